@@ -1,0 +1,39 @@
+# Everything runs in .venv, which the first command that needs it makes with pip and constraints.txt.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help demo test quick lint bench clean
+
+help:
+	@echo "make demo    one departure with plain arrays, printed step by step"
+	@echo "make test    all tests            make quick   without the slow ones"
+	@echo "make lint    ruff and mypy        make bench   the benchmarks of benchmarks/"
+	@echo "make clean   remove .venv and caches"
+
+demo: .venv/ready
+	$(BIN)/python examples/core_tour.py
+
+test: .venv/ready
+	$(BIN)/python -m pytest
+
+quick: .venv/ready
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/ready
+	$(BIN)/python benchmarks/transport.py
+	$(BIN)/python benchmarks/merging.py
+
+.venv/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "mpt needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

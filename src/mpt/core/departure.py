@@ -1,0 +1,272 @@
+"""What the server keeps of a class when the vehicle that held it leaves: one `Deposit` a departed class."""
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import overload
+
+import numpy as np
+
+from mpt.core import validation as check
+from mpt.core.equations import (
+    DEFAULT_COV_RIDGE,
+    DEFAULT_RIDGE,
+    barycentric_weights,
+    outside,
+    outside_trace,
+    regularize,
+    residual,
+    span_basis,
+)
+from mpt.core.errors import StatisticsError
+from mpt.core.statistics import ClassStatistics
+from mpt.core.transport import cholesky_factor
+from mpt.core.validation import Floats, Ints, same_fields
+from mpt.core.wire import Reader, WireType, Writer
+
+_KIND = b"D"
+_COVARIANCE, _OUTSIDE = 1, 2
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Deposit:
+    """A departed class as it stood at departure, relative to its K reference classes.
+
+    The reference classes are those that staying vehicles observe and that are neither departed nor watched. Nothing in
+    here belongs to a single sample, and nothing changes later: one deposit serves all rounds after the departure.
+
+    Attributes:
+        departed: the class.
+        classes: (K,) int64, the reference classes.
+        weights: (K,), w0 of Eq. (1).
+        residual: (d,), r0 of Eq. (2).
+        prototype: (d,), mu, the departing class's prototype.
+        reference: (K, d), M_d, the reference classes' prototypes.
+        covariance: (d, d), S_d, the pooled within-class covariance; None in MPT-lite.
+        ridge: relative lambda of Eq. (1), kept for solving again when a reference class disappears.
+        cov_ridge: lambda_Sigma of Eq. (3).
+        spread: mean squared length of the centred features outside the reference span, for MPT-lite's growth.
+        spread_outside: False where `spread` had to be taken from whole features, for want of a span and a scatter.
+    """
+
+    departed: int
+    classes: Ints
+    weights: Floats
+    residual: Floats
+    prototype: Floats
+    reference: Floats
+    covariance: Floats | None
+    ridge: float
+    cov_ridge: float
+    spread: float
+    spread_outside: bool = True
+
+    def __post_init__(self) -> None:
+        classes = check.as_counts(self.classes, "classes")
+        departed = check.as_int(self.departed, "departed", least=0)
+        if departed in classes or len(np.unique(classes)) < len(classes):
+            raise StatisticsError(f"classes: {classes.tolist()}, should differ from each other and from {departed}")
+        prototype = check.as_floats(self.prototype, "prototype", (None,))
+        k, d = len(classes), len(prototype)
+        checked = {
+            "departed": departed,
+            "classes": classes,
+            "weights": check.as_floats(self.weights, "weights", (k,)),
+            "residual": check.as_floats(self.residual, "residual", (d,)),
+            "prototype": prototype,
+            "reference": check.as_floats(self.reference, "reference", (k, d)),
+            "covariance": None if self.covariance is None else check.as_symmetric(self.covariance, "covariance", d),
+            "ridge": check.as_ridge(self.ridge, "ridge"),
+            "cov_ridge": check.as_ridge(self.cov_ridge, "cov_ridge"),
+            "spread": check.as_ridge(self.spread, "spread"),
+            "spread_outside": bool(self.spread_outside),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @cached_property
+    def covariance_factor(self) -> Floats:
+        """(d, d): the Cholesky factor of S~_d, Eq. (3); made in the first round that needs it."""
+        if self.covariance is None:
+            raise StatisticsError(
+                "deposit: has no covariance, made from statistics without a scatter; use variant='lite'"
+            )
+        return check.read_only(cholesky_factor(regularize(self.covariance, self.cov_ridge), "deposit covariance"))
+
+    def __eq__(self, other: object) -> bool:
+        return same_fields(self, other) if isinstance(other, Deposit) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        covariance = "no covariance" if self.covariance is None else "covariance"
+        return (
+            f"<Deposit: class {self.departed} from {len(self.classes)} reference classes, d={len(self.prototype)}, "
+            f"|residual|/|prototype|={_ratio(self.residual, self.prototype):.3f}, {covariance}>"
+        )
+
+    def to_bytes(self, dtype: WireType = "float64") -> bytes:
+        """The deposit as bytes for `from_bytes`: no pickle, the covariance packed; lossless as float64."""
+        flags = _COVARIANCE * (self.covariance is not None) | _OUTSIDE * self.spread_outside
+        writer = Writer(_KIND, flags, dtype)
+        writer.numbers("3I", self.departed, len(self.classes), len(self.prototype))
+        writer.numbers("3d", self.ridge, self.cov_ridge, self.spread)
+        writer.integers(self.classes)
+        for name in ("weights", "residual", "prototype", "reference"):
+            writer.reals(getattr(self, name), name)
+        if self.covariance is not None:
+            writer.symmetric(self.covariance, "covariance")
+        return writer.finish()
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> "Deposit":
+        """What `to_bytes` was called on; truncated, altered or foreign bytes raise `StatisticsError`."""
+        reader = Reader(data, _KIND)
+        departed, k, d = reader.numbers("3I")
+        ridge, cov_ridge, spread = reader.numbers("3d")
+        made = cls(
+            departed=departed,
+            ridge=ridge,
+            cov_ridge=cov_ridge,
+            spread=spread,
+            spread_outside=bool(reader.flags & _OUTSIDE),
+            classes=reader.integers(k),
+            weights=reader.reals(k),
+            residual=reader.reals(d),
+            prototype=reader.reals(d),
+            reference=reader.reals(k, d),
+            covariance=reader.symmetric(d) if reader.flags & _COVARIANCE else None,
+        )
+        reader.finish()
+        return made
+
+    @property
+    def nbytes(self) -> int:
+        """The size of `to_bytes()`."""
+        return len(self.to_bytes())
+
+
+@overload
+def deposit(
+    before: ClassStatistics,
+    departed: int,
+    *,
+    staying: ClassStatistics | None = None,
+    ridge: float = DEFAULT_RIDGE,
+    cov_ridge: float = DEFAULT_COV_RIDGE,
+) -> Deposit: ...
+@overload
+def deposit(
+    before: ClassStatistics,
+    departed: Iterable[int],
+    *,
+    staying: ClassStatistics | None = None,
+    ridge: float = DEFAULT_RIDGE,
+    cov_ridge: float = DEFAULT_COV_RIDGE,
+) -> tuple[Deposit, ...]: ...
+def deposit(
+    before: ClassStatistics,
+    departed: int | Iterable[int],
+    *,
+    staying: ClassStatistics | None = None,
+    ridge: float = DEFAULT_RIDGE,
+    cov_ridge: float = DEFAULT_COV_RIDGE,
+) -> Deposit | tuple[Deposit, ...]:
+    """Decompose departing prototypes into reference prototypes and residuals: Eq. (1) and (2).
+
+    Args:
+        before: statistics of all vehicles in the last round with the departing one; they give mu.
+        departed: the departing class, or several; all of them must be watched.
+        staying: statistics of the vehicles that stay, in that same round; they give M_d and S_d, so that nothing jumps
+            when nothing drifts. Default: `before`.
+        ridge: lambda of Eq. (1), relative to the mean squared length of the centred reference prototypes.
+        cov_ridge: lambda_Sigma of Eq. (3).
+
+    Returns:
+        A `Deposit`, or for several classes a tuple of them in the given order.
+    """
+    staying = before if staying is None else staying
+    for name, stats in (("before", before), ("staying", staying)):
+        if not isinstance(stats, ClassStatistics):
+            raise StatisticsError(f"{name}: {type(stats).__name__}, should be ClassStatistics")
+    if (before.num_classes, before.dim) != (staying.num_classes, staying.dim):
+        raise StatisticsError(
+            f"staying: {staying.num_classes} classes and dimension {staying.dim}, "
+            f"but before has {before.num_classes} and {before.dim}"
+        )
+    ridge, cov_ridge = check.as_ridge(ridge, "ridge"), check.as_ridge(cov_ridge, "cov_ridge")
+    leaving = check.as_classes(departed, "departed", before.num_classes)
+    for c in leaving:
+        if before.counts[c] == 0:
+            raise StatisticsError(f"before: class {c} has no samples at departure, there is no prototype to keep")
+        require_watched(c, before, "before")
+        require_watched(c, staying, "staying")
+
+    classes = np.setdiff1d(staying.reference_classes, before.watched)
+    if not len(classes):
+        raise StatisticsError("staying: observes no class but watched ones, there is no reference class")
+    reference = staying.means[classes]
+    spread, spread_outside = out_of_span_spread(staying, classes, span_basis(reference))
+    if not spread_outside:
+        warnings.warn(
+            "deposit: the statistics have neither a scatter nor a span, so MPT-lite takes the spread from whole "
+            "features and will trust the remaining samples too little; make them with span=the latest reference prototypes",
+            stacklevel=2,
+        )
+    covariance = None if staying.scatter is None else staying.covariance()
+    means = before.means
+
+    def one(c: int) -> Deposit:
+        weights = barycentric_weights(means[c], reference, ridge)
+        return Deposit(
+            departed=c,
+            classes=classes,
+            weights=weights,
+            residual=residual(means[c], reference, weights),
+            prototype=means[c],
+            reference=reference,
+            covariance=covariance,
+            ridge=ridge,
+            cov_ridge=cov_ridge,
+            spread=spread,
+            spread_outside=spread_outside,
+        )
+
+    deposits = tuple(one(c) for c in leaving)
+    return deposits if check.is_several(departed) else deposits[0]
+
+
+def require_watched(departed: int, stats: ClassStatistics, name: str) -> None:
+    """Refuse statistics in whose scatter the departed class may be mixed."""
+    if departed not in stats.watched:
+        raise StatisticsError(
+            f"{name}: does not watch departed class {departed} (watched: {stats.watched}); "
+            f"make the statistics with watched=[{departed}, ...]"
+        )
+
+
+def out_of_span_spread(stats: ClassStatistics, classes: Ints, basis: Floats) -> tuple[float, bool]:
+    """Mean squared length of the centred features outside the reference span, and whether it could be measured so.
+
+    From the scatter where there is one: tr(Pc S), Pc off the span of `basis`. Else, in MPT-lite, from the squares that
+    vehicles report outside the span the server sent, centred on the server:
+
+        q = sum over reference classes of (squares - n |Pc_span (mean - origin)|^2) / samples.
+
+    Args:
+        stats: statistics of one round.
+        classes: (K,), the reference classes, all with samples.
+        basis: (d, r), of the span of their current prototypes.
+    """
+    if stats.scatter is not None:
+        return outside_trace(stats.covariance(), basis), True
+    n = stats.counts[classes]
+    far = outside(stats.sums[classes] / n[:, None], stats.span_basis)
+    centred = float(np.sum(stats.squares[classes] - n * np.einsum("kd,kd->k", far, far)))
+    return max(centred, 0.0) / int(n.sum()), stats.span is not None
+
+
+def _ratio(a: Floats, b: Floats) -> float:
+    size = float(np.linalg.norm(b))
+    return float(np.linalg.norm(a)) / size if size else float("nan")

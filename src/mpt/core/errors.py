@@ -1,0 +1,8 @@
+"""The one exception of the core."""
+
+
+class StatisticsError(ValueError):
+    """An input to the core is wrong; the message says what, where, and what would be right.
+
+    Raised before anything changes: the objects involved stay as they were.
+    """

@@ -1,0 +1,128 @@
+"""Recognising classes by their prototypes: the nearest-class-mean readout under a Mahalanobis distance."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.distance import cdist
+
+from mpt.core import validation as check
+from mpt.core.equations import DEFAULT_COV_RIDGE, regularize
+from mpt.core.errors import StatisticsError
+from mpt.core.transport import cholesky_factor
+from mpt.core.validation import Floats, Ints
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NearestClassMean:
+    """Assigns each feature to the class whose prototype is nearest under S~^-1, S~ = S + lambda_Sigma (tr S / d) I.
+
+    A class without a prototype (a row of NaN) is never predicted.
+
+    Attributes:
+        prototypes: (C, d), one row a class.
+        covariance: (d, d), S as `ClassStatistics.covariance()` gives it, not regularized. None, or all zero: Euclidean.
+        cov_ridge: lambda_Sigma of Eq. (3).
+
+    Example:
+        >>> readout = NearestClassMean([[0.0, 0.0], [1.0, 1.0], [np.nan, np.nan]])
+        >>> readout.predict([[0.2, 0.1], [0.9, 2.0]])
+        array([0, 1])
+    """
+
+    prototypes: Floats
+    covariance: Floats | None = None
+    cov_ridge: float = field(default=DEFAULT_COV_RIDGE, kw_only=True)
+
+    def __post_init__(self) -> None:
+        given = check.as_array(self.prototypes, "prototypes")
+        check.check_shape(given, "prototypes", (None, None))
+        prototypes = np.array(given, dtype=np.float64)
+        missing = np.asarray(np.isnan(prototypes).all(axis=1))
+        if missing.all():
+            raise StatisticsError("prototypes: no class has one, at least one row should be finite")
+        check.check_finite(np.where(missing[:, None], 0.0, prototypes), "prototypes")
+        d = prototypes.shape[1]
+        covariance = None if self.covariance is None else check.as_symmetric(self.covariance, "covariance", d)
+        object.__setattr__(self, "prototypes", check.read_only(prototypes))
+        object.__setattr__(self, "covariance", covariance)
+        object.__setattr__(self, "cov_ridge", check.as_ridge(self.cov_ridge, "cov_ridge"))
+        _ = self._factor  # a covariance that cannot be factored is refused here, not in the first predict
+
+    def predict(self, features: ArrayLike) -> Ints:
+        """The class of each row of `features` (N, d), as (N,) int64; ties go to the lower class."""
+        rows = check.as_features(features, self._dim)
+        predicted = np.empty(len(rows), dtype=np.int64)
+        weight, bias = self._centred_linear
+        for block, h in check.feature_blocks(rows):
+            predicted[block] = np.argmax((h - self._centre) @ weight.T + bias, axis=1)
+        return predicted
+
+    def distances(self, features: ArrayLike) -> Floats:
+        """The Mahalanobis distance, not squared, of each row of `features` (N, d) to each prototype: (N, C).
+
+        Infinite to a class without a prototype.
+        """
+        rows = check.as_features(features, self._dim)
+        distances = np.full((len(rows), len(self.prototypes)), np.inf)
+        anchors = self._whiten(self.prototypes[self._present])
+        for block, h in check.feature_blocks(rows):
+            distances[block, self._present] = cdist(self._whiten(h), anchors)
+        return distances
+
+    def to_linear(self) -> tuple[Floats, Floats]:
+        """The same decision as a linear layer, for deployment: argmax of `features @ weight.T + bias`.
+
+        weight_c = S~^-1 (mu_c - m), m the mean prototype: subtracting the same vector from all rows changes no decision
+        and keeps the numbers small. A class without a prototype has weight zero and bias minus infinity.
+
+        Returns:
+            weight (C, d) and bias (C,).
+        """
+        weight, bias = self._centred_linear
+        return weight.copy(), bias - weight @ self._centre
+
+    def __repr__(self) -> str:
+        metric = "Euclidean" if self._factor is None else f"Mahalanobis, cov_ridge={self.cov_ridge}"
+        return f"<NearestClassMean: {self._present.sum()}/{len(self._present)} classes, d={self._dim}, {metric}>"
+
+    @property
+    def _dim(self) -> int:
+        return int(self.prototypes.shape[1])
+
+    @cached_property
+    def _present(self) -> NDArray[np.bool_]:
+        return ~np.isnan(self.prototypes[:, 0])
+
+    @cached_property
+    def _centre(self) -> Floats:
+        centre: Floats = self.prototypes[self._present].mean(axis=0)
+        return centre
+
+    @cached_property
+    def _factor(self) -> Floats | None:
+        """The Cholesky factor L of S~; None: Euclidean."""
+        if self.covariance is None or np.trace(self.covariance) <= 0:
+            return None
+        return cholesky_factor(regularize(self.covariance, self.cov_ridge), "covariance")
+
+    def _whiten(self, rows: Floats) -> Floats:
+        """L^-1 (x - m) for each row x: (N, d). Euclidean distances there are Mahalanobis distances here."""
+        centred = rows - self._centre
+        if self._factor is None:
+            return centred
+        return scipy.linalg.solve_triangular(self._factor, centred.T, lower=True, check_finite=False).T
+
+    @cached_property
+    def _centred_linear(self) -> tuple[Floats, Floats]:
+        anchors = self._whiten(self.prototypes[self._present])
+        weight, bias = np.zeros(self.prototypes.shape), np.full(len(self.prototypes), -np.inf)
+        bias[self._present] = -np.einsum("cd,cd->c", anchors, anchors) / 2
+        if self._factor is None:
+            weight[self._present] = anchors
+        else:
+            solved = scipy.linalg.solve_triangular(self._factor, anchors.T, lower=True, trans="T", check_finite=False)
+            weight[self._present] = solved.T
+        return weight, bias

@@ -1,0 +1,192 @@
+"""The departed class's prototype in the current feature space: Eq. (4), from a deposit and this round's statistics."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, overload
+
+import numpy as np
+
+from mpt.core.departure import Deposit, out_of_span_spread, require_watched
+from mpt.core.equations import (
+    assemble,
+    barycentric_weights,
+    measured_residual,
+    outside,
+    outside_trace,
+    regularize,
+    reliability,
+    residual,
+    ridge_floor,
+    span_basis,
+)
+from mpt.core.errors import StatisticsError
+from mpt.core.statistics import ClassStatistics
+from mpt.core.transport import transport
+from mpt.core.validation import Floats, Ints, read_only
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """A departed class's prototype now, and the parts it was put together from.
+
+    Attributes:
+        departed: the class.
+        prototype: (d,), mu_hat of Eq. (4).
+        in_span: (d,), M_t^T w0, the drift shared with the reference classes.
+        predicted: (d,), r_pred of Eq. (6), the stored residual in the current geometry, outside the reference span.
+        measured: (d,), r_ho of Eq. (5), from the remaining samples; zeros where there are none.
+        alpha: of Eq. (7), the weight of `measured` against `predicted`.
+        noise: sigma^2, the variance per sample and dimension of the measured residual.
+        samples: N, the number of remaining samples.
+        growth: |predicted| over the length that the stored residual has outside the reference span.
+        classes: (K,), the reference classes used: those of the deposit that are still observed and not watched.
+        weights: (K,), their weights; solved again where reference classes have disappeared.
+    """
+
+    departed: int
+    prototype: Floats
+    in_span: Floats
+    predicted: Floats
+    measured: Floats
+    alpha: float
+    noise: float
+    samples: int
+    growth: float
+    classes: Ints
+    weights: Floats
+
+    def __repr__(self) -> str:
+        return (
+            f"<Reconstruction: class {self.departed}, alpha={self.alpha:.3f} from {self.samples} remaining samples, "
+            f"growth={self.growth:.3f}, {len(self.classes)} reference classes>"
+        )
+
+
+class _Prediction(NamedTuple):
+    residual: Floats
+    noise: float
+
+
+class _Round(NamedTuple):
+    """What a variant predicts from."""
+
+    deposit: Deposit
+    stats: ClassStatistics
+    classes: Ints
+    basis: Floats
+    residual: Floats
+
+
+def _transported(now: _Round) -> _Prediction:
+    """MPT, Eq. (6): r_pred = Pc T r0; sigma^2 = tr(Pc S_t) / d. A covariance that is zero gives T = I."""
+    at_departure = now.deposit.covariance
+    if at_departure is None or now.stats.scatter is None:
+        what = "deposit has no covariance" if at_departure is None else "stats have no scatter"
+        raise StatisticsError(
+            f"variant 'mpt': the {what}; make the statistics with scatter=True, or use variant='lite'"
+        )
+    covariance, r0 = now.stats.covariance(), now.residual
+    if np.trace(at_departure) > 0 and np.trace(covariance) > 0:
+        ridge = now.deposit.cov_ridge
+        floors = ridge_floor(at_departure, ridge), ridge_floor(covariance, ridge)
+        r0 = transport(r0, now.deposit.covariance_factor, regularize(covariance, ridge), floors=floors)
+    return _Prediction(outside(r0, now.basis), outside_trace(covariance, now.basis) / len(r0))
+
+
+def _scaled(now: _Round) -> _Prediction:
+    """MPT-lite: r_pred = g Pc r0, g^2 = q_t / q_d the growth of the out-of-span spread; sigma^2 = q_t / d."""
+    spread, spread_outside = out_of_span_spread(now.stats, now.classes, now.basis)
+    if spread_outside != now.deposit.spread_outside:
+        which = "deposit" if spread_outside else "stats"
+        raise StatisticsError(
+            f"variant 'lite': the squares of the {which} are those of whole features, not of the part outside a span; "
+            "make all statistics with span=the latest reference prototypes"
+        )
+    grows = spread > 0 and now.deposit.spread > 0
+    growth = float(np.sqrt(spread / now.deposit.spread)) if grows else 1.0
+    return _Prediction(growth * outside(now.residual, now.basis), spread / len(now.residual))
+
+
+VARIANTS: dict[str, Callable[[_Round], _Prediction]] = {"mpt": _transported, "lite": _scaled}
+"""How the stored residual is carried into the current feature space."""
+
+
+@overload
+def reconstruct(deposit: Deposit, stats: ClassStatistics, *, variant: str = "mpt") -> Reconstruction: ...
+@overload
+def reconstruct(
+    deposit: Iterable[Deposit], stats: ClassStatistics, *, variant: str = "mpt"
+) -> tuple[Reconstruction, ...]: ...
+def reconstruct(
+    deposit: Deposit | Iterable[Deposit], stats: ClassStatistics, *, variant: str = "mpt"
+) -> Reconstruction | tuple[Reconstruction, ...]:
+    """The departed class's prototype under the current model, Eq. (4).
+
+    A reference class that has disappeared (no samples, or watched by now) is dropped and the weights are solved again
+    from the deposit; a class that has appeared since is no reference.
+
+    Args:
+        deposit: made at departure; several are reconstructed one by one.
+        stats: this round's statistics of the vehicles that are there, watching the departed class. Its own samples in
+            them are the remaining samples.
+        variant: "mpt" transports the residual with the covariance, "lite" scales it by one number.
+
+    Returns:
+        A `Reconstruction`, or for several deposits a tuple of them in the given order.
+    """
+    if variant not in VARIANTS:
+        raise StatisticsError(f"variant: {variant!r}, should be one of {', '.join(map(repr, VARIANTS))}")
+    if not isinstance(stats, ClassStatistics):
+        raise StatisticsError(f"stats: {type(stats).__name__}, should be ClassStatistics")
+    if isinstance(deposit, Deposit):
+        return _reconstruct(deposit, stats, VARIANTS[variant])
+    if not isinstance(deposit, Iterable):
+        raise StatisticsError(f"deposit: {type(deposit).__name__}, should be a Deposit or several")
+    return tuple(reconstruct(one, stats, variant=variant) for one in deposit)
+
+
+def _reconstruct(deposit: Deposit, stats: ClassStatistics, predict: Callable[[_Round], _Prediction]) -> Reconstruction:
+    _check_fits(deposit, stats)
+    require_watched(deposit.departed, stats, "stats")
+    observed = np.isin(deposit.classes, stats.reference_classes)
+    if not observed.any():
+        raise StatisticsError(
+            f"stats: none of the reference classes {deposit.classes.tolist()} of departed class {deposit.departed} "
+            "has samples and is not watched"
+        )
+    classes, weights, r0 = deposit.classes, deposit.weights, deposit.residual
+    if not observed.all():
+        classes, reference = classes[observed], deposit.reference[observed]
+        weights = barycentric_weights(deposit.prototype, reference, deposit.ridge)
+        r0 = residual(deposit.prototype, reference, weights)
+
+    means = stats.means
+    prototypes = means[classes]
+    basis = span_basis(prototypes)
+    predicted, noise = predict(_Round(deposit, stats, classes, basis, r0))
+    samples = int(stats.counts[deposit.departed])
+    measured = measured_residual(means[deposit.departed], basis) if samples else np.zeros_like(r0)
+    alpha = reliability(measured, predicted, noise, samples)
+    in_span = weights @ prototypes
+    stored = float(np.linalg.norm(outside(r0, basis)))
+    return Reconstruction(
+        departed=deposit.departed,
+        prototype=read_only(assemble(in_span, measured, predicted, alpha)),
+        in_span=read_only(in_span),
+        predicted=read_only(predicted),
+        measured=read_only(measured),
+        alpha=alpha,
+        noise=noise,
+        samples=samples,
+        growth=float(np.linalg.norm(predicted)) / stored if stored else 1.0,
+        classes=classes,
+        weights=weights,
+    )
+
+
+def _check_fits(deposit: Deposit, stats: ClassStatistics) -> None:
+    if stats.dim != len(deposit.prototype):
+        raise StatisticsError(f"stats: dimension {stats.dim}, but the deposit has {len(deposit.prototype)}")
+    highest = max(deposit.departed, int(deposit.classes.max()))
+    if highest >= stats.num_classes:
+        raise StatisticsError(f"stats: {stats.num_classes} classes, but the deposit knows class {highest}")

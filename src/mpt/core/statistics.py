@@ -1,0 +1,317 @@
+"""What a vehicle reports about its features: sums per class, and nothing about any one sample."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mpt.core import validation as check
+from mpt.core.equations import outside, span_basis
+from mpt.core.errors import StatisticsError
+from mpt.core.validation import Floats, Ints, same, same_fields
+from mpt.core.wire import Reader, WireType, Writer
+
+_KIND = b"S"
+_SCATTER, _SPAN, _ORIGIN, _DIGEST = 1, 2, 4, 8
+_DIGEST_SIZE = 16
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassStatistics:
+    """Class-level sums over a set of samples, about `origin`. They add up: `a + b`, `sum(reports)`.
+
+    C classes, feature dimension d; h is a feature less `origin`. The arrays are read-only.
+
+    Attributes:
+        counts: (C,) int64, samples of each class.
+        sums: (C, d), sum of h.
+        squares: (C,), sum of |h|^2; where a `span` is given, of the part of h outside the span of its rows.
+        scatter: (d, d), sum of h h^T over the samples of all classes that are not watched; None in MPT-lite.
+        watched: classes left out of the scatter: departed, or so concentrated that a departure would lose them.
+        span: (k, d) or None, the reference prototypes that the server sent for MPT-lite.
+        origin: (d,), a vector near the features that the server broadcasts; zero by default. It keeps the numbers
+            small, so that little cancels in the covariance and float32 suffices on the wire.
+
+    Example:
+        >>> stats = ClassStatistics.from_features([[0.0, 1.0], [2.0, 1.0]], [0, 0], num_classes=2)
+        >>> (stats + stats).counts
+        array([4, 0])
+        >>> stats.means
+        array([[ 1.,  1.],
+               [nan, nan]])
+    """
+
+    counts: Ints
+    sums: Floats
+    squares: Floats
+    scatter: Floats | None = None
+    watched: tuple[int, ...] = ()
+    span: Floats | None = None
+    origin: Floats = field(default_factory=lambda: np.zeros(()))
+
+    def __post_init__(self) -> None:
+        counts = check.as_counts(self.counts, "counts")
+        num_classes = len(counts)
+        sums = check.as_floats(self.sums, "sums", (num_classes, None))
+        d = sums.shape[1]
+        if d == 0:
+            raise StatisticsError("sums: the feature dimension is 0, should be at least 1")
+        squares = check.as_floats(self.squares, "squares", (num_classes,))
+        if squares.min() < 0:
+            c = int(np.argmin(squares))
+            raise StatisticsError(f"squares: {squares[c]} at class {c}, should not be negative")
+        unfounded = (counts == 0) & (sums.any(axis=1) | (squares > 0))
+        if unfounded.any():
+            raise StatisticsError(f"sums, squares: not zero for class {np.argmax(unfounded)}, which has no samples")
+        scatter = None if self.scatter is None else check.as_symmetric(self.scatter, "scatter", d)
+        if scatter is not None and scatter.diagonal().min() < 0:
+            raise StatisticsError(f"scatter: {scatter.diagonal().min()} on the diagonal, should not be negative")
+        no_origin = np.ndim(self.origin) == 0 and not self.origin
+        checked = {
+            "counts": counts,
+            "sums": sums,
+            "squares": squares,
+            "scatter": scatter,
+            "watched": tuple(sorted(check.as_classes(self.watched, "watched", num_classes))),
+            "span": None if self.span is None else check.as_floats(self.span, "span", (None, d)),
+            "origin": check.as_floats(np.zeros(d) if no_origin else self.origin, "origin", (d,)),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_features(
+        cls,
+        features: ArrayLike,
+        labels: ArrayLike,
+        num_classes: int,
+        *,
+        watched: int | Iterable[int] = (),
+        span: ArrayLike | None = None,
+        origin: ArrayLike | None = None,
+        scatter: bool = True,
+    ) -> "ClassStatistics":
+        """The statistics of some samples; everything is summed in float64, whatever dtype comes in.
+
+        Args:
+            features: (N, d) real numbers; N may be 0.
+            labels: (N,) integers from 0 to `num_classes` - 1.
+            num_classes: C, the same on all vehicles.
+            watched: classes to leave out of the scatter.
+            span: (k, d), measure `squares` outside the span of these rows.
+            origin: (d,), subtract this from every feature first.
+            scatter: whether to sum h h^T; MPT-lite does without.
+        """
+        num_classes = check.as_int(num_classes, "num_classes", least=1)
+        rows = check.as_features(features)
+        n, d = rows.shape
+        classes = check.as_labels(labels, n, num_classes)
+        watched_classes = check.as_classes(watched, "watched", num_classes)
+        centre = np.zeros(d) if origin is None else check.as_floats(origin, "origin", (d,))
+        span_rows = None if span is None else check.as_floats(span, "span", (None, d))
+        basis = np.zeros((d, 0)) if span_rows is None else span_basis(span_rows)
+
+        sums, squares = np.zeros((num_classes, d)), np.zeros(num_classes)
+        products = np.zeros((d, d)) if scatter else None
+        with np.errstate(over="ignore", invalid="ignore"):
+            for block, values in check.feature_blocks(rows):
+                h, c = values - centre, classes[block]
+                order = np.argsort(c, kind="stable")
+                present, starts = np.unique(c[order], return_index=True)
+                sums[present] += np.add.reduceat(h[order], starts, axis=0)
+                far = outside(h, basis) if basis.size else h
+                squares += np.bincount(c, np.einsum("nd,nd->n", far, far), num_classes)
+                if products is not None:
+                    kept = h[~np.isin(c, watched_classes)] if watched_classes else h
+                    products += kept.T @ kept
+        return cls(
+            np.bincount(classes, minlength=num_classes), sums, squares, products, watched_classes, span_rows, centre
+        )
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return len(self.counts)
+
+    @property
+    def dim(self) -> int:
+        """d, the feature dimension."""
+        return int(self.sums.shape[1])
+
+    @property
+    def means(self) -> Floats:
+        """(C, d): the prototypes, `origin` added back; NaN rows where a class has no sample."""
+        with np.errstate(invalid="ignore"):
+            return self.sums / self.counts[:, None] + self.origin
+
+    @property
+    def overall_mean(self) -> Floats:
+        """(d,): the mean of all samples, a good `origin` for the next round; `origin` itself where there are none."""
+        total: Floats = self.sums.sum(axis=0)
+        return total / max(int(self.counts.sum()), 1) + self.origin
+
+    @property
+    def reference_classes(self) -> Ints:
+        """The classes that have samples and are not watched; `means` of these make a `span` for the next round."""
+        return np.setdiff1d(np.flatnonzero(self.counts), self.watched).astype(np.int64)
+
+    def covariance(self) -> Floats:
+        """(d, d): the pooled within-class covariance W / (N - K) of the classes that are not watched.
+
+        W sums the scatter around each class's own mean, over N samples of K classes. Computed once; read-only.
+        """
+        return self._covariance
+
+    @cached_property
+    def _covariance(self) -> Floats:
+        if self.scatter is None:
+            raise StatisticsError("scatter: None, a covariance needs statistics made with scatter=True")
+        pooled = self.reference_classes
+        samples = int(self.counts[pooled].sum())
+        if samples <= len(pooled):
+            raise StatisticsError(
+                f"counts: {samples} samples of {len(pooled)} classes that are not watched, "
+                "a covariance needs more samples than classes"
+            )
+        scaled = self.sums[pooled] / np.sqrt(self.counts[pooled])[:, None]
+        within = scaled.T @ scaled
+        np.subtract(self.scatter, within, out=within)
+        within /= samples - len(pooled)
+        return check.read_only(within)
+
+    @cached_property
+    def span_basis(self) -> Floats:
+        """(d, r): an orthonormal basis of the span that `squares` are measured outside of; r = 0 without a span."""
+        return np.zeros((self.dim, 0)) if self.span is None else check.read_only(span_basis(self.span))
+
+    def __add__(self, other: object) -> "ClassStatistics":
+        if not isinstance(other, ClassStatistics):
+            return self if isinstance(other, int) and other == 0 else NotImplemented
+        self._check_mergeable(other)
+        with np.errstate(over="ignore"):
+            return ClassStatistics(
+                self.counts + other.counts,
+                self.sums + other.sums,
+                self.squares + other.squares,
+                None if self.scatter is None or other.scatter is None else self.scatter + other.scatter,
+                self.watched,
+                self.span,
+                self.origin,
+            )
+
+    __radd__ = __add__
+
+    def _check_mergeable(self, other: "ClassStatistics") -> None:
+        if (self.num_classes, self.dim) != (other.num_classes, other.dim):
+            mine, theirs = f"({self.num_classes}, {self.dim})", f"({other.num_classes}, {other.dim})"
+            raise StatisticsError(f"merge: (classes, dimension) are {mine} and {theirs}, should be the same")
+        if self.watched != other.watched:
+            raise StatisticsError(f"merge: watched are {self.watched} and {other.watched}, should be the same")
+        if (self.scatter is None) != (other.scatter is None):
+            raise StatisticsError("merge: only one of the two has a scatter, both or neither should")
+        if not same(self.origin, other.origin):
+            raise StatisticsError("merge: the origins differ, both should be made about the same one")
+        if not same(self.span, other.span):
+            raise StatisticsError("merge: the spans differ, both should be measured outside the same one")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ClassStatistics):
+            return NotImplemented
+        return same_fields(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        scatter = "no scatter" if self.scatter is None else "scatter"
+        return (
+            f"<ClassStatistics: {self.counts.sum()} samples of {np.count_nonzero(self.counts)}/{self.num_classes} "
+            f"classes, d={self.dim}, watched={self.watched}, {scatter}>"
+        )
+
+    def to_bytes(self, dtype: WireType = "float64", *, frame: bool = True) -> bytes:
+        """The statistics as bytes for `from_bytes`: no pickle, the scatter packed, classes without samples left out.
+
+        Args:
+            dtype: of the sums on the wire. float32 halves the message; give an `origin` near the features then.
+            frame: whether to include `span` and `origin`. A vehicle that answers a server which sent them need not
+                echo them: 16 bytes stand for them, and the server gives them to `from_bytes`.
+        """
+        present = self.counts > 0
+        span = self.span if frame else None
+        origin = self.origin if frame and self.origin.any() else None
+        flags = (
+            _SCATTER * (self.scatter is not None)
+            | _SPAN * (span is not None)
+            | _ORIGIN * (origin is not None)
+            | _DIGEST * (not frame)
+        )
+        writer = Writer(_KIND, flags, dtype)
+        writer.numbers("4I", self.num_classes, self.dim, len(self.watched), 0 if span is None else len(span))
+        writer.integers(self.counts)
+        writer.integers(np.array(self.watched, dtype=np.int64))
+        if not frame:
+            writer.raw(_digest(self.span, self.origin))
+        if span is not None:
+            writer.exact(span)
+        if origin is not None:
+            writer.exact(origin)
+        writer.reals(self.sums[present], "sums")
+        writer.reals(self.squares[present], "squares")
+        if self.scatter is not None:
+            writer.symmetric(self.scatter, "scatter")
+        return writer.finish()
+
+    @classmethod
+    def from_bytes(
+        cls,
+        data: bytes | bytearray | memoryview,
+        *,
+        span: ArrayLike | None = None,
+        origin: ArrayLike | None = None,
+    ) -> "ClassStatistics":
+        """What `to_bytes` was called on; truncated, altered or foreign bytes raise `StatisticsError`.
+
+        Args:
+            data: the bytes.
+            span: what the server sent as span, where the bytes leave it out (`frame=False`).
+            origin: what the server sent as origin, likewise.
+        """
+        reader = Reader(data, _KIND)
+        num_classes, d, num_watched, num_span = reader.numbers("4I")
+        counts = reader.integers(num_classes)
+        watched = tuple(reader.integers(num_watched).tolist())
+        span_rows = None if span is None else check.as_floats(span, "span", (None, d))
+        centre = np.zeros(d) if origin is None else check.as_floats(origin, "origin", (d,))
+        if reader.flags & _DIGEST:
+            if reader.raw(_DIGEST_SIZE) != _digest(span_rows, centre):
+                raise StatisticsError(
+                    "ClassStatistics bytes: made with another span or origin than given to from_bytes"
+                )
+        elif span is not None or origin is not None:
+            raise StatisticsError("ClassStatistics bytes: they carry their span and origin, give none to from_bytes")
+        else:
+            span_rows = reader.exact(num_span, d) if reader.flags & _SPAN else None
+            centre = reader.exact(d) if reader.flags & _ORIGIN else centre
+        present = counts > 0
+        sums, squares = reader.expanded(num_classes, d), np.zeros(num_classes)
+        sums[present] = reader.reals(int(present.sum()), d)
+        squares[present] = reader.reals(int(present.sum()))
+        scatter = reader.symmetric(d) if reader.flags & _SCATTER else None
+        reader.finish()
+        return cls(counts, sums, squares, scatter, watched, span_rows, centre)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of `to_bytes()`."""
+        return len(self.to_bytes())
+
+
+def _digest(span: Floats | None, origin: Floats) -> bytes:
+    """What stands for span and origin where the receiver has them."""
+    digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
+    digest.update(b"none" if span is None else span.astype("<f8").tobytes())
+    digest.update(b"origin" + origin.astype("<f8").tobytes())
+    return digest.digest()

@@ -1,0 +1,157 @@
+"""Bytes: one versioned envelope for everything that travels or is kept. Little-endian, no pickle.
+
+    magic      4 bytes    b"MPT" and the kind: "S" ClassStatistics, "D" Deposit
+    version    uint16     1
+    flags      uint16     which optional parts follow; bit 15: real numbers are float32, else float64
+    length     uint64     of the whole message
+    body                  the kind's own fields, in a fixed order, without names or padding
+    checksum   uint32     CRC-32 of everything before it
+
+The checksum catches accidents, not attackers: authenticity is the transport's business (TLS). A message is parsed only
+after its length and checksum are right, and what it holds is then checked like any other input.
+"""
+
+import math
+import struct
+import zlib
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpt.core.errors import StatisticsError
+from mpt.core.validation import Floats, Ints
+
+WireType = Literal["float32", "float64"]
+
+VERSION = 1
+_HEADER = struct.Struct("<3s1sHHQ")
+_CHECKSUM = struct.Struct("<I")
+_FLOAT32 = 1 << 15
+_MAX_EXPANDED = 1 << 28
+_KINDS = {b"S": "ClassStatistics", b"D": "Deposit"}
+
+
+class Writer:
+    """Collects the fields of one message in order; `finish` gives the bytes."""
+
+    def __init__(self, kind: bytes, flags: int, dtype: WireType) -> None:
+        name = np.dtype(dtype).name if isinstance(dtype, str | type | np.dtype) else dtype
+        if name not in ("float32", "float64"):
+            raise StatisticsError(f"dtype: {dtype!r}, should be 'float32' or 'float64'")
+        self._kind, self._real = kind, np.dtype(name).newbyteorder("<")
+        self._flags = flags | (_FLOAT32 if name == "float32" else 0)
+        self._parts: list[bytes] = []
+
+    def raw(self, data: bytes) -> None:
+        """Bytes as they are."""
+        self._parts.append(data)
+
+    def numbers(self, layout: str, *values: float) -> None:
+        """Scalars, by a `struct` layout."""
+        self._parts.append(struct.pack("<" + layout, *values))
+
+    def integers(self, array: Ints) -> None:
+        """Integers, as int64."""
+        self._parts.append(array.astype("<i8").tobytes())
+
+    def exact(self, array: Floats) -> None:
+        """Real numbers that stay float64 on any wire."""
+        self._parts.append(array.astype("<f8").tobytes())
+
+    def reals(self, array: Floats, name: str) -> None:
+        """Real numbers in the message's dtype."""
+        with np.errstate(over="ignore"):
+            narrow = array.astype(self._real)
+        if not np.isfinite(narrow).all():
+            raise StatisticsError(f"{name}: too large for float32; send float64, or choose an origin near the features")
+        self._parts.append(narrow.tobytes())
+
+    def symmetric(self, matrix: Floats, name: str) -> None:
+        """The lower triangle of a symmetric matrix, row by row: d (d + 1) / 2 numbers."""
+        self.reals(np.concatenate([row[: i + 1] for i, row in enumerate(matrix)]), name)
+
+    def finish(self) -> bytes:
+        """The whole message."""
+        length = _HEADER.size + sum(map(len, self._parts)) + _CHECKSUM.size
+        message = b"".join([_HEADER.pack(b"MPT", self._kind, VERSION, self._flags, length), *self._parts])
+        return message + _CHECKSUM.pack(zlib.crc32(message))
+
+
+class Reader:
+    """Takes the fields of one message in order; refuses what is truncated, altered, or of another kind or version."""
+
+    def __init__(self, data: bytes | bytearray | memoryview, kind: bytes) -> None:
+        what = _KINDS[kind]
+        try:
+            view = memoryview(data).cast("B")
+        except TypeError:
+            raise StatisticsError(f"{what} bytes: got {type(data).__name__}, should be bytes") from None
+        if len(view) < _HEADER.size + _CHECKSUM.size:
+            raise StatisticsError(f"{what} bytes: truncated, {len(view)} bytes are less than an empty message")
+        magic, found, version, flags, length = _HEADER.unpack_from(view)
+        if magic != b"MPT":
+            raise StatisticsError(f"{what} bytes: do not begin with 'MPT', not made by to_bytes")
+        if found != kind:
+            raise StatisticsError(f"{what} bytes: these are {_KINDS.get(found, 'unknown')} bytes")
+        if version != VERSION:
+            raise StatisticsError(f"{what} bytes: version {version}, this release of mpt reads version {VERSION}")
+        if length != len(view):
+            raise StatisticsError(f"{what} bytes: truncated or extended, {len(view)} bytes of {length}")
+        end = len(view) - _CHECKSUM.size
+        if _CHECKSUM.unpack_from(view, end)[0] != zlib.crc32(view[:end]):
+            raise StatisticsError(f"{what} bytes: altered, the checksum does not match")
+        self.flags = flags & ~_FLOAT32
+        self._what, self._view, self._at = what, view[:end], _HEADER.size
+        self._real = "<f4" if flags & _FLOAT32 else "<f8"
+
+    def raw(self, size: int) -> bytes:
+        """Bytes as they are."""
+        return bytes(self._take(size))
+
+    def numbers(self, layout: str) -> tuple[Any, ...]:
+        """Scalars, by a `struct` layout."""
+        packing = struct.Struct("<" + layout)
+        return packing.unpack(self._take(packing.size))
+
+    def integers(self, count: int) -> Ints:
+        """Integers."""
+        return self._array("<i8", count).astype(np.int64)
+
+    def exact(self, *shape: int) -> Floats:
+        """Real numbers that are float64 on any wire."""
+        return self._array("<f8", *shape).astype(np.float64)
+
+    def reals(self, *shape: int) -> Floats:
+        """Real numbers in the message's dtype, as float64."""
+        return self._array(self._real, *shape).astype(np.float64)
+
+    def symmetric(self, d: int) -> Floats:
+        """A symmetric (d, d) matrix from its lower triangle."""
+        packed = self.reals(d * (d + 1) // 2)
+        matrix, at = np.empty((d, d)), 0
+        for i in range(d):
+            matrix[i, : i + 1] = matrix[: i + 1, i] = packed[at : at + i + 1]
+            at += i + 1
+        return matrix
+
+    def expanded(self, *shape: int) -> Floats:
+        """Zeros to be filled in part from the message, unless a forged header asks for an absurd amount of memory."""
+        if math.prod(shape) > _MAX_EXPANDED:
+            raise StatisticsError(f"{self._what} bytes: an array of shape {shape} is more than this reader accepts")
+        return np.zeros(shape)
+
+    def finish(self) -> None:
+        """To be called after the last field."""
+        if self._at != len(self._view):
+            raise StatisticsError(f"{self._what} bytes: {len(self._view) - self._at} bytes left over")
+
+    def _array(self, dtype: str, *shape: int) -> NDArray[Any]:
+        return np.frombuffer(self._take(np.dtype(dtype).itemsize * math.prod(shape)), dtype).reshape(shape)
+
+    def _take(self, size: int) -> memoryview:
+        if size > len(self._view) - self._at:
+            raise StatisticsError(f"{self._what} bytes: a field is longer than the message")
+        part = self._view[self._at : self._at + size]
+        self._at += size
+        return part
