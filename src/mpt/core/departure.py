@@ -20,8 +20,8 @@ from mpt.core.equations import (
     span_basis,
 )
 from mpt.core.errors import StatisticsError
+from mpt.core.linalg import cholesky_factor
 from mpt.core.statistics import ClassStatistics
-from mpt.core.transport import cholesky_factor
 from mpt.core.validation import Floats, Ints, same_fields
 from mpt.core.wire import Reader, WireType, Writer
 
@@ -211,7 +211,7 @@ def deposit(
     if not spread_outside:
         warnings.warn(
             "deposit: the statistics have neither a scatter nor a span, so MPT-lite takes the spread from whole "
-            "features and will trust the remaining samples too little; make them with span=the latest reference prototypes",
+            "features and will trust the remaining samples too little; make them with span=the reference prototypes",
             stacklevel=2,
         )
     covariance = None if staying.scatter is None else staying.covariance()

@@ -7,6 +7,7 @@ Equation (6), the transport, has a module of its own: `mpt.core.transport`.
 
 import numpy as np
 
+from mpt.core.linalg import dot, svd
 from mpt.core.validation import Floats
 
 DEFAULT_RIDGE = 0.1
@@ -38,17 +39,16 @@ def barycentric_weights(prototype: Floats, reference: Floats, ridge: float) -> F
     """
     k = len(reference)
     centre = reference.mean(axis=0)
-    left, scale, right = np.linalg.svd(reference - centre, full_matrices=False)
-    penalty = ridge * float(scale @ scale) / k
+    left, scale, right = svd(reference - centre)
+    penalty = ridge * float(np.sum(scale**2)) / k
     kept = scale > _rank_tolerance(reference, float(np.abs(reference).max()))
     left, scale, right = left[:, kept], scale[kept], right[kept]
-    weights: Floats = 1 / k + left @ (scale / (scale**2 + penalty) * (right @ (prototype - centre)))
-    return weights
+    return 1 / k + dot(left, scale / (scale**2 + penalty) * dot(right, prototype - centre))
 
 
 def residual(prototype: Floats, reference: Floats, weights: Floats) -> Floats:
     """Eq. (2): r0 = mu - M^T w0, the part of the departing prototype that the reference classes do not explain. (d,)"""
-    return prototype - weights @ reference
+    return prototype - dot(weights, reference)
 
 
 def regularize(covariance: Floats, cov_ridge: float) -> Floats:
@@ -92,7 +92,7 @@ def reliability(measured: Floats, predicted: Floats, noise: float, samples: int)
     if error <= 0:
         return 1.0
     gap = measured - predicted
-    signal = max(float(gap @ gap) / len(gap) - error, 1e-9 * error)
+    signal = max(float(np.sum(gap**2)) / len(gap) - error, 1e-9 * error)
     return signal / (signal + error)
 
 
@@ -100,7 +100,7 @@ def span_basis(rows: Floats) -> Floats:
     """An orthonormal basis (d, r) of the linear span of `rows` (K, d); r is the numerical rank. P = basis basis^T."""
     if rows.size == 0:
         return np.zeros((rows.shape[1], 0))
-    _, scale, right = np.linalg.svd(rows, full_matrices=False)
+    _, scale, right = svd(rows)
     return right[scale > _rank_tolerance(rows, float(scale[0]))].T
 
 
@@ -108,14 +108,14 @@ def outside(vectors: Floats, basis: Floats) -> Floats:
     """Pc x = x - P x for one vector (d,) or each row of (N, d): what lies outside the span of `basis` (d, r)."""
     if basis.shape[1] == basis.shape[0]:
         return np.zeros_like(vectors)
-    return vectors - (vectors @ basis) @ basis.T
+    return vectors - dot(dot(vectors, basis), basis.T)
 
 
 def outside_trace(covariance: Floats, basis: Floats) -> float:
     """tr(Pc S): the variance outside the span of `basis`, summed over dimensions."""
     if basis.shape[1] == basis.shape[0]:
         return 0.0
-    inside = float(np.sum(basis * (covariance @ basis)))
+    inside = float(np.sum(basis * dot(covariance, basis)))
     return max(float(np.trace(covariance)) - inside, 0.0)
 
 

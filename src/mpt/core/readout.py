@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 from mpt.core import validation as check
 from mpt.core.equations import DEFAULT_COV_RIDGE, regularize
 from mpt.core.errors import StatisticsError
-from mpt.core.transport import cholesky_factor
+from mpt.core.linalg import cholesky_factor, dot
 from mpt.core.validation import Floats, Ints
 
 
@@ -57,7 +57,7 @@ class NearestClassMean:
         predicted = np.empty(len(rows), dtype=np.int64)
         weight, bias = self._centred_linear
         for block, h in check.feature_blocks(rows):
-            predicted[block] = np.argmax((h - self._centre) @ weight.T + bias, axis=1)
+            predicted[block] = np.argmax(dot(h - self._centre, weight.T) + bias, axis=1)
         return predicted
 
     def distances(self, features: ArrayLike) -> Floats:
@@ -82,7 +82,7 @@ class NearestClassMean:
             weight (C, d) and bias (C,).
         """
         weight, bias = self._centred_linear
-        return weight.copy(), bias - weight @ self._centre
+        return weight.copy(), bias - dot(weight, self._centre)
 
     def __repr__(self) -> str:
         metric = "Euclidean" if self._factor is None else f"Mahalanobis, cov_ridge={self.cov_ridge}"

@@ -20,6 +20,7 @@ from mpt.core.equations import (
     span_basis,
 )
 from mpt.core.errors import StatisticsError
+from mpt.core.linalg import dot
 from mpt.core.statistics import ClassStatistics
 from mpt.core.transport import transport
 from mpt.core.validation import Floats, Ints, read_only
@@ -167,7 +168,7 @@ def _reconstruct(deposit: Deposit, stats: ClassStatistics, predict: Callable[[_R
     samples = int(stats.counts[deposit.departed])
     measured = measured_residual(means[deposit.departed], basis) if samples else np.zeros_like(r0)
     alpha = reliability(measured, predicted, noise, samples)
-    in_span = weights @ prototypes
+    in_span = dot(weights, prototypes)
     stored = float(np.linalg.norm(outside(r0, basis)))
     return Reconstruction(
         departed=deposit.departed,

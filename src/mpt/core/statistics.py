@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from mpt.core import validation as check
 from mpt.core.equations import outside, span_basis
 from mpt.core.errors import StatisticsError
+from mpt.core.linalg import gram
 from mpt.core.validation import Floats, Ints, same, same_fields
 from mpt.core.wire import Reader, WireType, Writer
 
@@ -126,7 +127,7 @@ class ClassStatistics:
                 squares += np.bincount(c, np.einsum("nd,nd->n", far, far), num_classes)
                 if products is not None:
                     kept = h[~np.isin(c, watched_classes)] if watched_classes else h
-                    products += kept.T @ kept
+                    products += gram(kept)
         return cls(
             np.bincount(classes, minlength=num_classes), sums, squares, products, watched_classes, span_rows, centre
         )
@@ -177,7 +178,7 @@ class ClassStatistics:
                 "a covariance needs more samples than classes"
             )
         scaled = self.sums[pooled] / np.sqrt(self.counts[pooled])[:, None]
-        within = scaled.T @ scaled
+        within = gram(scaled)
         np.subtract(self.scatter, within, out=within)
         within /= samples - len(pooled)
         return check.read_only(within)

@@ -23,18 +23,6 @@ _CHECK_EVERY = 4
 _NODES = 64
 
 
-def cholesky_factor(matrix: Floats, name: str) -> Floats:
-    """The lower Cholesky factor L of a symmetric positive definite `matrix` (d, d), in Fortran order."""
-    try:
-        factor = scipy.linalg.cholesky(matrix.T, lower=True, check_finite=False)
-    except np.linalg.LinAlgError:
-        raise StatisticsError(
-            f"{name}: not positive definite; use a larger cov_ridge, more samples, "
-            "or an origin near the features so that less cancels"
-        ) from None
-    return np.asfortranarray(factor)
-
-
 def transport(vector: Floats, factor: Floats, target: Floats, *, floors: tuple[float, float] = (0.0, 0.0)) -> Floats:
     """Eq. (6): T v for the map from S_d to S_t.
 
@@ -86,8 +74,7 @@ def krylov(
     by an integral over log t of a smooth positive function, kept up to date with one pivot of T_m + t a step and node.
     On spectra that decay like 1/i the bound lies some twenty times above the error: a few steps too many, but no guess.
 
-    Each Lanczos vector is made orthogonal to all earlier ones. The loop uses SciPy's BLAS alone: NumPy brings its own,
-    and two thread pools that take turns slow each other down.
+    Each Lanczos vector is made orthogonal to all earlier ones.
     """
     floor_source, floor_target = floors
     length = float(blas.dnrm2(start))
