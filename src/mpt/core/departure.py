@@ -21,7 +21,7 @@ from mpt.core.equations import (
 )
 from mpt.core.errors import StatisticsError
 from mpt.core.linalg import cholesky_factor
-from mpt.core.statistics import ClassStatistics
+from mpt.core.statistics import ClassStatistics, rounding_level
 from mpt.core.validation import Floats, Ints, same_fields
 from mpt.core.wire import Reader, WireType, Writer
 
@@ -261,10 +261,12 @@ def out_of_span_spread(stats: ClassStatistics, classes: Ints, basis: Floats) -> 
     """
     if stats.scatter is not None:
         return outside_trace(stats.covariance(), basis), True
-    n = stats.counts[classes]
+    n, squares = stats.counts[classes], stats.squares[classes]
     far = outside(stats.sums[classes] / n[:, None], stats.span_basis)
-    centred = float(np.sum(stats.squares[classes] - n * np.einsum("kd,kd->k", far, far)))
-    return max(centred, 0.0) / int(n.sum()), stats.span is not None
+    centred, samples = float(np.sum(squares - n * np.sum(far**2, axis=1))), int(n.sum())
+    if centred <= rounding_level(samples) * float(np.sum(squares)):
+        centred = 0.0
+    return centred / samples, stats.span is not None
 
 
 def _ratio(a: Floats, b: Floats) -> float:

@@ -162,7 +162,8 @@ class ClassStatistics:
     def covariance(self) -> Floats:
         """(d, d): the pooled within-class covariance W / (N - K) of the classes that are not watched.
 
-        W sums the scatter around each class's own mean, over N samples of K classes. Computed once; read-only.
+        W sums the scatter around each class's own mean, over N samples of K classes. Where no more than rounding is left
+        of it, it is zero. Computed once; read-only.
         """
         return self._covariance
 
@@ -180,6 +181,8 @@ class ClassStatistics:
         scaled = self.sums[pooled] / np.sqrt(self.counts[pooled])[:, None]
         within = gram(scaled)
         np.subtract(self.scatter, within, out=within)
+        if np.trace(within) <= rounding_level(samples) * np.trace(self.scatter):
+            return check.read_only(np.zeros_like(within))
         within /= samples - len(pooled)
         return check.read_only(within)
 
@@ -282,6 +285,7 @@ class ClassStatistics:
         """
         reader = Reader(data, _KIND)
         num_classes, d, num_watched, num_span = reader.numbers("4I")
+        sums, squares = reader.expanded(num_classes, d), np.zeros(num_classes)
         counts = reader.integers(num_classes)
         watched = tuple(reader.integers(num_watched).tolist())
         span_rows = None if span is None else check.as_floats(span, "span", (None, d))
@@ -296,8 +300,7 @@ class ClassStatistics:
         else:
             span_rows = reader.exact(num_span, d) if reader.flags & _SPAN else None
             centre = reader.exact(d) if reader.flags & _ORIGIN else centre
-        present = counts > 0
-        sums, squares = reader.expanded(num_classes, d), np.zeros(num_classes)
+        present = counts != 0
         sums[present] = reader.reals(int(present.sum()), d)
         squares[present] = reader.reals(int(present.sum()))
         scatter = reader.symmetric(d) if reader.flags & _SCATTER else None
@@ -308,6 +311,11 @@ class ClassStatistics:
     def nbytes(self) -> int:
         """The size of `to_bytes()`."""
         return len(self.to_bytes())
+
+
+def rounding_level(samples: int) -> float:
+    """What a sum of squares over so many samples may be off by, as a fraction: a difference below that says nothing."""
+    return float(np.finfo(np.float64).eps) * (64 + samples**0.5)
 
 
 def _digest(span: Floats | None, origin: Floats) -> bytes:

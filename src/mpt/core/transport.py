@@ -87,6 +87,7 @@ def krylov(
     log_step = float(np.log(nodes[1] / nodes[0]))
     log_terms = 1.5 * np.log(nodes) - np.log(lowest + nodes) + np.log(log_step / np.pi * length / np.sqrt(floor_source))
     pivots = np.full(_NODES, np.inf)
+    rounding = 4 * float(np.finfo(np.float64).eps) * highest
     size = np.inf
 
     for j in range(max_steps):
@@ -98,7 +99,7 @@ def krylov(
         pivots = diagonal[j] + nodes - (beside[j - 1] ** 2 if j else 0.0) / pivots
         with np.errstate(divide="ignore", invalid="ignore"):
             log_terms = log_terms + (np.log(beside[j]) - np.log(pivots))
-        exhausted = beside[j] == 0
+        exhausted = beside[j] <= rounding
         if exhausted or j % _CHECK_EVERY == _CHECK_EVERY - 1:
             bound = float(np.exp(log_terms).sum())
             if bound <= rtol * size:
@@ -108,5 +109,7 @@ def krylov(
                 size = float(blas.dnrm2(transported))
                 if bound <= rtol * size:
                     return transported
+        if exhausted:
+            return None
         basis[:, j + 1] = w / beside[j]
     return None

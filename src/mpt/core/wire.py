@@ -137,7 +137,7 @@ class Reader:
 
     def expanded(self, *shape: int) -> Floats:
         """Zeros to be filled in part from the message, unless a forged header asks for an absurd amount of memory."""
-        if math.prod(shape) > _MAX_EXPANDED:
+        if math.prod(max(n, 1) for n in shape) > _MAX_EXPANDED:
             raise StatisticsError(f"{self._what} bytes: an array of shape {shape} is more than this reader accepts")
         return np.zeros(shape)
 

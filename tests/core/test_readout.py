@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
+
+import mpt
+
+from .worlds import make_world, spd
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    d=st.integers(1, 10),
+    num_classes=st.integers(1, 7),
+    missing=st.integers(0, 3),
+    offset=st.sampled_from([0.0, 1e3]),
+    euclidean=st.booleans(),
+)
+def test_the_linear_layer_decides_as_predict_does(seed, d, num_classes, missing, offset, euclidean):
+    rng = np.random.default_rng(seed)
+    prototypes = offset + 2 * rng.standard_normal((num_classes, d))
+    prototypes[rng.permutation(num_classes)[: min(missing, num_classes - 1)]] = np.nan
+    readout = mpt.NearestClassMean(prototypes, None if euclidean else spd(rng, d, 100.0))
+    features = offset + 3 * rng.standard_normal((200, d))
+    ranked = np.sort(readout.distances(features), axis=1)
+    clear = (num_classes == 1) | (ranked[:, min(1, num_classes - 1)] - ranked[:, 0] > 1e-9)
+    weight, bias = readout.to_linear()
+    assert weight.shape == (num_classes, d)
+    assert bias.shape == (num_classes,)
+    predicted = readout.predict(features)
+    np.testing.assert_array_equal((features @ weight.T + bias).argmax(axis=1)[clear], predicted[clear])
+    np.testing.assert_array_equal(readout.distances(features).argmin(axis=1)[clear], predicted[clear])
+    assert np.isfinite(prototypes[predicted]).all()
+
+
+def test_distances_are_mahalanobis_under_the_regularized_covariance():
+    rng = np.random.default_rng(0)
+    prototypes, covariance, features = rng.standard_normal((4, 6)), spd(rng, 6), rng.standard_normal((9, 6))
+    regular = covariance + 0.3 * np.trace(covariance) / 6 * np.eye(6)
+    expected = cdist(features, prototypes, "mahalanobis", VI=np.linalg.inv(regular))
+    readout = mpt.NearestClassMean(prototypes, covariance, cov_ridge=0.3)
+    np.testing.assert_allclose(readout.distances(features), expected, rtol=1e-10)
+    np.testing.assert_array_equal(readout.predict(features), expected.argmin(axis=1))
+    assert readout.distances(prototypes).diagonal().tolist() == [0] * 4
+
+
+@pytest.mark.parametrize("covariance", [None, np.zeros((6, 6))])
+def test_without_a_covariance_distances_are_euclidean(covariance):
+    rng = np.random.default_rng(0)
+    prototypes, features = rng.standard_normal((4, 6)), rng.standard_normal((9, 6))
+    readout = mpt.NearestClassMean(prototypes, covariance)
+    np.testing.assert_allclose(readout.distances(features), cdist(features, prototypes))
+    assert "Euclidean" in repr(readout)
+
+
+def test_a_class_without_a_prototype_is_infinitely_far():
+    readout = mpt.NearestClassMean([[np.nan, np.nan], [100.0, 0.0], [0.0, 100.0]])
+    assert readout.distances([[0.0, 0.0]]).tolist() == [[np.inf, 100.0, 100.0]]
+    assert readout.predict([[0.0, 0.0], [0.0, 1.0]]).tolist() == [1, 2]
+    weight, bias = readout.to_linear()
+    assert weight[0].tolist() == [0, 0]
+    assert bias[0] == -np.inf
+
+
+def test_it_recognises_a_departed_class_by_its_reconstruction():
+    world = make_world(per_class=200)
+    deposit = mpt.deposit(world.stats(), 2)
+    now = world.without_rare().stats()
+    prototypes = now.means
+    assert np.isnan(prototypes[2]).all()
+    prototypes[2] = mpt.reconstruct(deposit, now).prototype
+    readout = mpt.NearestClassMean(prototypes, now.covariance())
+    rare = world.features[world.labels == 2]
+    assert (readout.predict(rare) == 2).mean() > 0.9
+    assert (readout.predict(world.features) == world.labels).mean() > 0.9
+
+
+def test_features_of_any_real_dtype_and_none_at_all():
+    readout = mpt.NearestClassMean(np.eye(3))
+    assert readout.predict(np.eye(3, dtype=np.float32)).tolist() == [0, 1, 2]
+    assert readout.predict([[5, 0, 0]]).dtype == np.int64
+    assert readout.predict(np.zeros((0, 3))).shape == (0,)
+    assert readout.distances(np.zeros((0, 3))).shape == (0, 3)
