@@ -25,7 +25,7 @@ lint: .venv/ready
 	$(BIN)/mypy
 
 bench: .venv/ready
-	$(BIN)/python benchmarks/transport.py
+	$(BIN)/python benchmarks/reconstruction.py
 	$(BIN)/python benchmarks/merging.py
 
 .venv/ready: pyproject.toml constraints.txt

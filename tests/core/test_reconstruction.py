@@ -148,8 +148,9 @@ def test_remaining_samples_none_one_and_many(variant):
     assert none.measured.tolist() == [0] * 12
     np.testing.assert_array_equal(none.prototype, none.in_span + none.predicted)
     assert one.samples == 1
-    assert 0 < one.noise
-    assert one.alpha < 1 - one.noise / (one.noise + np.sum((one.measured - one.predicted) ** 2))
+    assert one.noise > 0
+    disagreement = np.sum((one.measured - one.predicted) ** 2) / 12
+    assert one.alpha == pytest.approx(max(1 - one.noise / disagreement, 0), abs=1e-8)
     assert many.alpha > 0.9
     assert many.noise == pytest.approx(none.noise)
 

@@ -18,9 +18,21 @@ def pot_map(source, target):
     return ot.gaussian.bures_wasserstein_mapping(zero, zero, source, target)[0]
 
 
-def inner_problem(source, target, vector):
-    factor = cholesky_factor(source, "source")
-    return factor.T @ target @ factor, np.linalg.solve(factor, vector), factor
+def ridged(matrix, ridge):
+    return matrix + ridge * np.eye(len(matrix))
+
+
+def ours(vector, source, target, ridges=(0.0, 0.0)):
+    factor = cholesky_factor(ridged(source, ridges[0]), "source")
+    return transport(vector, source, target, ridges=ridges, factor=factor)
+
+
+def krylov_only(vector, source, target, ridges, **options):
+    return krylov(np.linalg.solve(ridged(source, ridges[0]), vector), source, target, ridges=ridges, **options)
+
+
+def direct_only(vector, source, target, ridges):
+    return direct(vector, target, ridges[1], cholesky_factor(ridged(source, ridges[0]), "source"))
 
 
 def relative(a, b):
@@ -31,8 +43,7 @@ def relative(a, b):
 def test_against_pot(seed, d, condition):
     rng = np.random.default_rng(seed)
     source, target, vector = spd(rng, d, condition), spd(rng, d, condition), rng.standard_normal(d)
-    ours = transport(vector, cholesky_factor(source, "source"), target)
-    assert relative(ours, vector @ pot_map(source, target)) < 1e-8
+    assert relative(ours(vector, source, target), vector @ pot_map(source, target)) < 1e-8
 
 
 @pytest.mark.parametrize("d", [250, 400])
@@ -42,15 +53,10 @@ def test_the_krylov_way_against_pot(d, monkeypatch):
     source = decaying(rng, d, 1 / np.arange(1, d + 1))
     target = decaying(rng, d, 3 / np.arange(1, d + 1))
     vector = rng.standard_normal(d)
-    regular_source, regular_target = regularize(source, 0.1), regularize(target, 0.1)
+    ridges = ridge_floor(source, 0.1), ridge_floor(target, 0.1)
+    expected = vector @ pot_map(regularize(source, 0.1), regularize(target, 0.1))
     monkeypatch.setattr(module, "direct", None)
-    ours = transport(
-        vector,
-        cholesky_factor(regular_source, "source"),
-        regular_target,
-        floors=(ridge_floor(source, 0.1), ridge_floor(target, 0.1)),
-    )
-    assert relative(ours, vector @ pot_map(regular_source, regular_target)) < 1e-8
+    assert relative(ours(vector, source, target, ridges), expected) < 1e-8
 
 
 @pytest.mark.parametrize("rtol", [1e-2, 1e-4, 1e-6, 1e-8])
@@ -65,44 +71,36 @@ def test_the_bound_never_understates_the_error(kind, rtol):
     }.get(kind, 1 / np.arange(1, d + 1))
     source = decaying(rng, d, spectrum)
     target = source @ source if kind == "same basis" else decaying(rng, d, spectrum[::-1] * 4)
-    source, target = regularize(source, 0.1), regularize(target, 0.1)
-    floors = np.linalg.eigvalsh(source)[0], np.linalg.eigvalsh(target)[0]
-    problem = inner_problem(source, target, rng.standard_normal(d))
-    found = krylov(*problem, floors=floors, max_steps=d, rtol=rtol)
-    assert relative(found, direct(*problem)) < max(rtol, 1e-12)
+    problem = rng.standard_normal(d), source, target, (ridge_floor(source, 0.1), ridge_floor(target, 0.1))
+    found = krylov_only(*problem, max_steps=d, rtol=rtol)
+    assert relative(found, direct_only(*problem)) < max(rtol, 1e-12)
 
 
-def test_too_few_steps_give_none_and_the_fallback_is_exact():
+def test_too_few_steps_give_none_and_the_eigendecomposition_follows():
     rng = np.random.default_rng(6)
     d = 300
     source, target = decaying(rng, d, np.exp(-np.arange(d) / 30)), decaying(rng, d, np.exp(-np.arange(d) / 60))
-    floors = ridge_floor(source, 1e-6), ridge_floor(target, 1e-6)
-    source, target = regularize(source, 1e-6), regularize(target, 1e-6)
+    ridges = ridge_floor(source, 1e-6), ridge_floor(target, 1e-6)
     vector = rng.standard_normal(d)
-    assert krylov(*inner_problem(source, target, vector), floors=floors, max_steps=d // 3) is None
-    ours = transport(vector, cholesky_factor(source, "source"), target, floors=floors)
-    mapping = pot_map(source, target)
-    assert relative(ours, vector @ mapping) < 1e-6
-    np.testing.assert_allclose(mapping @ source @ mapping, target, atol=1e-6 * np.abs(target).max())
+    assert krylov_only(vector, source, target, ridges, max_steps=d // 3) is None
+    mapping = pot_map(ridged(source, ridges[0]), ridged(target, ridges[1]))
+    assert relative(ours(vector, source, target, ridges), vector @ mapping) < 1e-6
 
 
 def test_a_krylov_space_that_is_exhausted_ends():
     d = 200
-    factor = np.asfortranarray(2 * np.eye(d))
     vector = np.eye(d)[0]
-    found = krylov(factor.T @ np.eye(d) @ factor, vector / 2, factor, floors=(4.0, 1.0), max_steps=60)
+    found = krylov_only(vector, 3 * np.eye(d), 0.5 * np.eye(d), (1.0, 0.5), max_steps=60)
     np.testing.assert_allclose(found, vector / 2, atol=1e-12)
 
 
 def test_zero_stays_zero_and_a_target_that_is_not_a_covariance_is_refused():
     rng = np.random.default_rng(7)
-    factor = cholesky_factor(spd(rng, 4), "source")
-    assert transport(np.zeros(4), factor, np.eye(4)).tolist() == [0, 0, 0, 0]
+    assert ours(np.zeros(4), spd(rng, 4), np.eye(4)).tolist() == [0, 0, 0, 0]
     with pytest.raises(mpt.StatisticsError, match="not positive semi-definite"):
-        transport(np.ones(4), factor, np.diag([1.0, 1.0, 1.0, -0.5]))
-    large = cholesky_factor(spd(rng, 250), "source")
+        ours(np.ones(4), spd(rng, 4), np.diag([1.0, 1.0, 1.0, -0.5]))
     with pytest.raises(mpt.StatisticsError, match="not positive semi-definite"):
-        transport(np.ones(250), large, np.diag(np.r_[np.ones(249), -0.5]), floors=(0.1, 0.1))
+        ours(np.ones(250), spd(rng, 250), np.diag(np.r_[np.ones(249), -0.5]), (0.1, 0.1))
     with pytest.raises(mpt.StatisticsError, match="S_d: not positive definite"):
         cholesky_factor(np.diag([1.0, 0.0]), "S_d")
 

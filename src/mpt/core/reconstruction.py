@@ -13,7 +13,6 @@ from mpt.core.equations import (
     measured_residual,
     outside,
     outside_trace,
-    regularize,
     reliability,
     residual,
     ridge_floor,
@@ -89,8 +88,8 @@ def _transported(now: _Round) -> _Prediction:
     covariance, r0 = now.stats.covariance(), now.residual
     if np.trace(at_departure) > 0 and np.trace(covariance) > 0:
         ridge = now.deposit.cov_ridge
-        floors = ridge_floor(at_departure, ridge), ridge_floor(covariance, ridge)
-        r0 = transport(r0, now.deposit.covariance_factor, regularize(covariance, ridge), floors=floors)
+        ridges = ridge_floor(at_departure, ridge), ridge_floor(covariance, ridge)
+        r0 = transport(r0, at_departure, covariance, ridges=ridges, factor=now.deposit.covariance_factor)
     return _Prediction(outside(r0, now.basis), outside_trace(covariance, now.basis) / len(r0))
 
 

@@ -157,13 +157,15 @@ class ClassStatistics:
     @property
     def reference_classes(self) -> Ints:
         """The classes that have samples and are not watched; `means` of these make a `span` for the next round."""
-        return np.setdiff1d(np.flatnonzero(self.counts), self.watched).astype(np.int64)
+        observed = self.counts > 0
+        observed[list(self.watched)] = False
+        return np.flatnonzero(observed)
 
     def covariance(self) -> Floats:
         """(d, d): the pooled within-class covariance W / (N - K) of the classes that are not watched.
 
-        W sums the scatter around each class's own mean, over N samples of K classes. Where no more than rounding is left
-        of it, it is zero. Computed once; read-only.
+        W sums the scatter around each class's own mean, over N samples of K classes. It is zero where no more than
+        rounding is left of it. Computed once; read-only.
         """
         return self._covariance
 
@@ -315,7 +317,7 @@ class ClassStatistics:
 
 def rounding_level(samples: int) -> float:
     """What a sum of squares over so many samples may be off by, as a fraction: a difference below that says nothing."""
-    return float(np.finfo(np.float64).eps) * (64 + samples**0.5)
+    return float(np.finfo(np.float64).eps * (64 + np.sqrt(samples)))
 
 
 def _digest(span: Floats | None, origin: Floats) -> bytes:

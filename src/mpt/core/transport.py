@@ -1,11 +1,10 @@
 r"""Eq. (6): the Bures-Wasserstein transport of one vector, without forming the d x d map.
 
-    T = S_d^(-1/2) (S_d^(1/2) S_t S_d^(1/2))^(1/2) S_d^(-1/2)
+    T = S_d^(-1/2) (S_d^(1/2) S_t S_d^(1/2))^(1/2) S_d^(-1/2) = (S_t S_d)^(1/2) S_d^(-1)
 
-is the symmetric positive definite solution of T S_d T = S_t. With S_d = L L^T it is also L^-T A^(1/2) L^-1 where
-A = L^T S_t L, so that T v takes the square root of A times one vector y = L^-1 v. Two ways lead there: a Krylov space
-grown until a bound on its error is met, and the eigendecomposition of A, for small d and wherever the first would take
-too many steps.
+is the symmetric positive definite solution of T S_d T = S_t. T v is thus a square root applied to one vector,
+p = S_d^(-1) v. Two ways lead there: a Krylov space of S_t S_d, grown until a bound on the error is met, and an
+eigendecomposition, for small d and wherever the first would take too many steps.
 """
 
 import numpy as np
@@ -23,93 +22,106 @@ _CHECK_EVERY = 4
 _NODES = 64
 
 
-def transport(vector: Floats, factor: Floats, target: Floats, *, floors: tuple[float, float] = (0.0, 0.0)) -> Floats:
-    """Eq. (6): T v for the map from S_d to S_t.
+def transport(vector: Floats, source: Floats, target: Floats, *, ridges: tuple[float, float], factor: Floats) -> Floats:
+    """Eq. (6): T v for the map from S~_d = S_d + f_d I to S~_t = S_t + f_t I.
 
     Args:
         vector: v (d,).
-        factor: L (d, d), the lower Cholesky factor of S_d.
-        target: S_t (d, d), symmetric positive semi-definite.
-        floors: lower bounds on the eigenvalues of S_d and of S_t, such as the ridge of Eq. (3) gives. They bound the
-            error of the Krylov way; where one is 0, the eigendecomposition is taken.
+        source: S_d (d, d), symmetric positive semi-definite.
+        target: S_t (d, d), likewise.
+        ridges: f_d and f_t, as `ridge_floor` gives them; where one is 0, the eigendecomposition is taken.
+        factor: (d, d), the lower Cholesky factor of S~_d in Fortran order.
 
     Returns:
         T v (d,), by the Krylov way to a relative error below `RTOL`, by the eigendecomposition to rounding.
     """
+    d = len(vector)
     if not vector.any():
-        return np.zeros_like(vector)
-    inner = blas.dtrmm(1.0, factor, target.T, side=1, lower=1)
-    inner = blas.dtrmm(1.0, factor, inner, lower=1, trans_a=1, overwrite_b=1)
-    start = blas.dtrsv(factor, vector, lower=1)
+        return np.zeros(d)
     transported = None
-    if len(vector) > _DIRECT_UP_TO and min(floors) > 0:
-        transported = krylov(inner, start, factor, floors=floors, max_steps=len(vector) // 3)
-    return direct(inner, start, factor) if transported is None else transported
+    if d > _DIRECT_UP_TO and min(ridges) > 0:
+        start = scipy.linalg.cho_solve((factor, True), vector, check_finite=False)
+        transported = krylov(start, source, target, ridges=ridges, max_steps=d // 3)
+    return direct(vector, target, ridges[1], factor) if transported is None else transported
 
 
-def direct(inner: Floats, start: Floats, factor: Floats) -> Floats:
-    """L^-T A^(1/2) y by the eigendecomposition of A = `inner`, y = `start`."""
-    values, vectors = scipy.linalg.eigh(inner, driver="evd", check_finite=False)
+def direct(vector: Floats, target: Floats, ridge: float, factor: Floats) -> Floats:
+    """T v = L^-T A^(1/2) L^-1 v by the eigendecomposition of A = L^T S~_t L, where S~_d = L L^T."""
+    inner = target.copy().T
+    inner.flat[:: len(vector) + 1] += ridge
+    inner = blas.dtrmm(1.0, factor, inner, side=1, lower=1, overwrite_b=1)
+    inner = blas.dtrmm(1.0, factor, inner, lower=1, trans_a=1, overwrite_b=1)
+    values, vectors = scipy.linalg.eigh(inner, driver="evd", overwrite_a=True, check_finite=False)
     if values[0] < -1e-8 * values[-1]:
         raise StatisticsError(
             f"covariance: not positive semi-definite (an eigenvalue is {values[0] / values[-1]:.1g} of the largest); "
             "use a larger cov_ridge, or an origin near the features so that less cancels"
         )
+    start = blas.dtrsv(factor, vector, lower=1)
     root = np.sqrt(values.clip(min=0)) * blas.dgemv(1.0, vectors, start, trans=1)
     return blas.dtrsv(factor, blas.dgemv(1.0, vectors, root), lower=1, trans=1)
 
 
 def krylov(
-    inner: Floats, start: Floats, factor: Floats, *, floors: tuple[float, float], max_steps: int, rtol: float = RTOL
+    start: Floats, source: Floats, target: Floats, *, ridges: tuple[float, float], max_steps: int, rtol: float = RTOL
 ) -> Floats | None:
-    r"""L^-T A^(1/2) y by the Lanczos process on A = `inner` from y = `start`; None if `max_steps` do not suffice.
+    r"""T v = A^(1/2) p by the Lanczos process on A = S~_t S~_d from p = `start`; None if `max_steps` do not suffice.
 
-    The error after m steps is known up to the resolvent of A. With the Lanczos coefficients a_i, b_i, the tridiagonal
-    T_m made of them, q the next Lanczos vector, and A^(1/2) = (1/pi) int_0^inf t^(-1/2) A (A + t)^(-1) dt,
+    A is self-adjoint in the inner product <x, y> = x^T S~_d y, in which all of this happens. The error after m steps is
+    known up to the resolvent of A: with the Lanczos coefficients a_i, b_i, the tridiagonal T_m made of them, q the next
+    Lanczos vector, and A^(1/2) = (1/pi) int_0^inf t^(-1/2) A (A + t)^(-1) dt,
 
-        A^(1/2) y - approximation = (1/pi) int_0^inf t^(1/2) rho(t) (A + t)^(-1) q dt,
-        rho(t) = |y| b_1 ... b_m / det(T_m + t)   up to sign.
+        A^(1/2) p - approximation = (1/pi) int_0^inf t^(1/2) rho(t) (A + t)^(-1) q dt,
+        rho(t) = |p| b_1 ... b_m / det(T_m + t)   up to sign.
 
-    As |(A + t)^(-1) q| <= 1 / (f_d f_t + t) and |L^-T| <= f_d^(-1/2), f the floors, this bounds the error of the result
-    by an integral over log t of a smooth positive function, kept up to date with one pivot of T_m + t a step and node.
-    On spectra that decay like 1/i the bound lies some twenty times above the error: a few steps too many, but no guess.
+    No eigenvalue of A is below f_d f_t and no |x|^2 above <x, x> / f_d, f the ridges, so that
 
-    Each Lanczos vector is made orthogonal to all earlier ones.
+        |error| <= (1/pi) f_d^(-1/2) int_0^inf t^(1/2) rho(t) / (f_d f_t + t) dt,
+
+    an integral over log t of a smooth positive function, kept up to date with one pivot of T_m + t a step and node. On
+    spectra that decay like 1/i the bound lies some twenty times above the error: a few steps too many, but no guess.
+
+    A step reads S_d and S_t once; each Lanczos vector is made orthogonal to all earlier ones.
     """
-    floor_source, floor_target = floors
-    length = float(blas.dnrm2(start))
-    basis = np.empty((len(start), max_steps + 1), order="F")
-    basis[:, 0] = start / length
+    d, (ridge_source, ridge_target) = len(start), ridges
+    vectors, duals = np.empty((d, max_steps + 1), order="F"), np.empty((d, max_steps + 1), order="F")
     diagonal, beside = np.empty(max_steps), np.empty(max_steps)
 
-    lowest, highest = floor_source * floor_target, float(np.trace(inner))
+    def times(matrix: Floats, ridge: float, x: Floats) -> Floats:
+        return blas.dsymv(1.0, matrix.T, x, beta=ridge, y=x, lower=1)
+
+    dual = times(source, ridge_source, start)
+    length = float(np.sqrt(blas.ddot(start, dual)))
+    vectors[:, 0], duals[:, 0] = start / length, dual / length
+
+    lowest = ridge_source * ridge_target
+    highest = (np.trace(source) + d * ridge_source) * (np.trace(target) + d * ridge_target)
     nodes = np.geomspace(1e-3 * lowest, highest, _NODES)
-    log_step = float(np.log(nodes[1] / nodes[0]))
-    log_terms = 1.5 * np.log(nodes) - np.log(lowest + nodes) + np.log(log_step / np.pi * length / np.sqrt(floor_source))
+    log_step = np.log(nodes[1] / nodes[0])
+    log_terms = 1.5 * np.log(nodes) - np.log(lowest + nodes) + np.log(log_step / np.pi * length / np.sqrt(ridge_source))
     pivots = np.full(_NODES, np.inf)
-    rounding = 4 * float(np.finfo(np.float64).eps) * highest
     size = np.inf
 
     for j in range(max_steps):
-        w = blas.dsymv(1.0, inner, basis[:, j], lower=1)
-        diagonal[j] = blas.ddot(basis[:, j], w)
-        so_far = basis[:, : j + 1]
-        w = blas.dgemv(-1.0, so_far, blas.dgemv(1.0, so_far, w, trans=1), beta=1.0, y=w, overwrite_y=1)
-        beside[j] = blas.dnrm2(w)
+        new = times(target, ridge_target, duals[:, j])
+        overlaps = blas.dgemv(1.0, duals[:, : j + 1], new, trans=1)
+        new = blas.dgemv(-1.0, vectors[:, : j + 1], overlaps, beta=1.0, y=new, overwrite_y=1)
+        dual = times(source, ridge_source, new)
+        diagonal[j], beside[j] = overlaps[j], np.sqrt(blas.ddot(new, dual))
         pivots = diagonal[j] + nodes - (beside[j - 1] ** 2 if j else 0.0) / pivots
         with np.errstate(divide="ignore", invalid="ignore"):
             log_terms = log_terms + (np.log(beside[j]) - np.log(pivots))
-        exhausted = beside[j] <= rounding
+        exhausted = beside[j] <= 4 * np.finfo(np.float64).eps * highest
         if exhausted or j % _CHECK_EVERY == _CHECK_EVERY - 1:
-            bound = float(np.exp(log_terms).sum())
+            bound = np.exp(log_terms).sum()
             if bound <= rtol * size:
-                values, vectors = scipy.linalg.eigh_tridiagonal(diagonal[: j + 1], beside[:j], check_finite=False)
-                root = blas.dgemv(length, so_far, vectors @ (np.sqrt(values.clip(min=0)) * vectors[0]))
-                transported = blas.dtrsv(factor, root, lower=1, trans=1)
+                values, rotation = scipy.linalg.eigh_tridiagonal(diagonal[: j + 1], beside[:j], check_finite=False)
+                root = np.sqrt(values.clip(min=0)) * rotation[0]
+                transported = blas.dgemv(length, vectors[:, : j + 1], blas.dgemv(1.0, rotation, root))
                 size = float(blas.dnrm2(transported))
                 if bound <= rtol * size:
                     return transported
         if exhausted:
             return None
-        basis[:, j + 1] = w / beside[j]
+        vectors[:, j + 1], duals[:, j + 1] = new / beside[j], dual / beside[j]
     return None
