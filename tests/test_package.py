@@ -1,0 +1,126 @@
+"""The package as others meet it: imports, the wheel, the README, the demo, the benchmarks."""
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mpt
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*command, **options):
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_importing_mpt_imports_numpy_scipy_and_nothing_else():
+    code = "import mpt, sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    loaded = set(run(sys.executable, "-c", code).split())
+    assert {"numpy", "scipy"} <= loaded
+    outsiders = {"torch", "flwr", "ray", "sklearn", "pandas", "ot", "typer", "rich", "pydantic", "matplotlib", "plotly"}
+    assert not loaded & outsiders
+
+
+def test_the_core_works_where_only_numpy_and_scipy_can_be_imported(tmp_path):
+    """A finder that refuses every other distribution, then a departure."""
+    code = """
+import importlib.metadata, sys
+allowed = {"numpy", "scipy", "mpt"}
+installed = {m for ms in (importlib.metadata.packages_distributions(),) for m in ms}
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top in installed - allowed:
+            raise ImportError(f"{name} is not NumPy or SciPy")
+sys.meta_path.insert(0, Refuse())
+import runpy
+runpy.run_path("examples/core_tour.py", run_name="__main__")
+"""
+    assert "oracle-train" in run(sys.executable, "-c", code)
+
+
+def test_the_version_is_the_changelogs():
+    assert f"## {mpt.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_wheel_builds_and_imports(tmp_path):
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path))
+    (wheel,) = tmp_path.glob("mpt_fl-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        archive.extractall(tmp_path / "site")
+    assert "mpt/py.typed" in names
+    assert "mpt/core/equations.py" in names
+    assert all(n.startswith(("mpt/", "mpt_fl-")) for n in names)
+    code = "import mpt; print(mpt.__file__, mpt.__version__)"
+    where, version = run(sys.executable, "-c", code, env={**os.environ, "PYTHONPATH": str(tmp_path / "site")}).split()
+    assert Path(where).is_relative_to(tmp_path)
+    assert f"mpt_fl-{version}-" in wheel.name
+
+
+def test_the_readmes_code_runs_and_recognises_trucks():
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    rng = np.random.default_rng(0)
+    prototypes, truck = 3 * rng.standard_normal((8, 16)), 2
+
+    def draw(classes, drift):
+        labels = rng.choice(classes, 300)
+        return prototypes[labels] + drift + rng.standard_normal((300, 16)), labels
+
+    def report(classes, drift=0.0):
+        return mpt.ClassStatistics.from_features(*draw(classes, drift), 8, watched=[truck])
+
+    others = np.setdiff1d(np.arange(8), truck)
+    staying = [report(others) for _ in range(4)]
+    features, labels = draw(np.arange(8), 0.0)
+    names = {
+        "TRUCK": truck,
+        "features": features,
+        "labels": labels,
+        "reports": [report(np.arange(8)), *staying],
+        "reports_of_those_who_stay": staying,
+        "new_reports": [report(others, drift=2.0) for _ in range(4)],
+    }
+    exec(code, names)
+    assert names["report"].counts.sum() == 300
+    features, labels = draw(np.arange(8), 2.0)
+    assert np.mean(names["readout"].predict(features)[labels == truck] == truck) > 0.9
+
+
+def test_the_tour_shows_the_frozen_prototype_failing_and_mpt_near_the_oracle():
+    printed = run(sys.executable, "examples/core_tour.py")
+    rows = [line.split() for line in printed.splitlines() if re.match(r"\s+\d+ +\d\.\d\d +0\.\d", line)]
+    first, last = (
+        dict(zip(("round", "drift", "frozen", "mean", "lite", "mpt", "oracle"), r, strict=False))
+        for r in (rows[0], rows[-1])
+    )
+    assert first["round"] == "15"
+    assert last["round"] == "100"
+    assert first["frozen"] == first["oracle"]
+    assert float(last["frozen"]) < 0.7 * float(last["oracle"])
+    for name in ("mpt", "lite"):
+        assert float(last[name]) > 0.9 * float(last["oracle"])
+        assert float(last[name]) > float(last["mean"])
+    readme = (ROOT / "README.md").read_text()
+    shown = re.findall(r"^ +(?:15|49|100) +\d\.\d\d.*$", readme, flags=re.MULTILINE)
+    assert len(shown) == 3
+    assert all(" ".join(line.split()) in " ".join(printed.split()) for line in shown)
+
+
+@pytest.mark.slow
+def test_the_benchmarks_run():
+    lines = run(sys.executable, "benchmarks/reconstruction.py", "--dims", "512", "--repeats", "1").splitlines()
+    krylov = [line.split() for line in lines if re.match(r" +512 .* Krylov ", line)]
+    assert len(krylov) == 2
+    assert all(float(line[-1]) < 1e-6 for line in krylov)
+    assert any(re.match(r" +512 .* eigh ", line) for line in lines)
+    assert "mpt-lite" in run(sys.executable, "benchmarks/merging.py", "--vehicles", "200")
