@@ -6,7 +6,6 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.distance import cdist
 
 from mpt.core import validation as check
 from mpt.core.equations import DEFAULT_COV_RIDGE, regularize
@@ -67,9 +66,11 @@ class NearestClassMean:
         """
         rows = check.as_features(features, self._dim)
         distances = np.full((len(rows), len(self.prototypes)), np.inf)
-        anchors = self._whiten(self.prototypes[self._present])
+        anchors = self._whiten(self.prototypes)
         for block, h in check.feature_blocks(rows):
-            distances[block, self._present] = cdist(self._whiten(h), anchors)
+            whitened = self._whiten(h)
+            for c in np.flatnonzero(self._present):
+                distances[block, c] = np.sqrt(np.sum((whitened - anchors[c]) ** 2, axis=1))
         return distances
 
     def to_linear(self) -> tuple[Floats, Floats]:
