@@ -1,6 +1,6 @@
 """Bytes: one versioned envelope for everything that travels or is kept. Little-endian, no pickle.
 
-    magic      4 bytes    b"MPT" and the kind: "S" ClassStatistics, "D" Deposit
+    magic      4 bytes    b"MPT" and the kind: "S" ClassStatistics, "D" Deposit, "R" StatisticsRequest
     version    uint16     1
     flags      uint16     which optional parts follow; bit 15: real numbers are float32, else float64
     length     uint64     of the whole message
@@ -29,7 +29,7 @@ _HEADER = struct.Struct("<3s1sHHQ")
 _CHECKSUM = struct.Struct("<I")
 _FLOAT32 = 1 << 15
 _MAX_EXPANDED = 1 << 28
-_KINDS = {b"S": "ClassStatistics", b"D": "Deposit"}
+_KINDS = {b"S": "ClassStatistics", b"D": "Deposit", b"R": "StatisticsRequest", b"A": "Arrays"}
 
 
 class Writer:

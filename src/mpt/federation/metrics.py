@@ -1,0 +1,45 @@
+"""How well the rare class, and all the others, are recognised."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpt.core.validation import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Recognition on the test samples.
+
+    Attributes:
+        rare_f1: harmonic mean of the rare class's precision and recall; 0 where it is never predicted rightly.
+        rare_precision: 0 where the class is never predicted.
+        rare_recall: of its test samples.
+        accuracy: of all test samples.
+        balanced_accuracy: mean recall over the classes.
+        confused_with: (C,), how the rare class's test samples were predicted, as fractions.
+    """
+
+    rare_f1: float
+    rare_precision: float
+    rare_recall: float
+    accuracy: float
+    balanced_accuracy: float
+    confused_with: Floats
+
+
+def score(predicted: Ints, labels: Ints, rare: int, num_classes: int) -> Scores:
+    """`Scores` of predictions (N,) against labels (N,)."""
+    confusion = np.zeros((num_classes, num_classes))
+    np.add.at(confusion, (labels, predicted), 1)
+    hits, called, present = confusion[rare, rare], confusion[:, rare].sum(), confusion[rare].sum()
+    totals = confusion.sum(axis=1)
+    recalls = confusion.diagonal()[totals > 0] / totals[totals > 0]
+    return Scores(
+        rare_f1=float(2 * hits / (called + present)) if called + present else 0.0,
+        rare_precision=float(hits / called) if called else 0.0,
+        rare_recall=float(hits / present) if present else 0.0,
+        accuracy=float(np.mean(predicted == labels)),
+        balanced_accuracy=float(recalls.mean()),
+        confused_with=confusion[rare] / max(present, 1),
+    )

@@ -1,0 +1,60 @@
+"""Everything that determines the numbers of one seed, as one frozen dataclass without dependencies."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
+from mpt.learning import Settings
+
+ReadoutName = Literal["mahalanobis", "diagonal", "euclidean", "cosine"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The paper's scenario, by default: one of as many vehicles as classes leaves after round 15 of 100.
+
+    Attributes:
+        rare: index of the class that departs.
+        methods: names, or `path.py:Class`.
+        backbone: as `mpt.learning.build` takes it.
+        vehicles: how many; None: as many as classes.
+        remaining: fraction of the rare class that stays behind.
+        dirichlet: concentration of the other classes' split; None: even.
+        participation: fraction of the present vehicles that train in a round, chosen anew every round.
+        rounds: of training and averaging.
+        depart_at: the last round with the departing vehicle.
+        eval_every: methods are read out in every so many rounds, in the round of the departure, and in the last.
+        readouts: for methods whose outcome is a prototype.
+        ridge: lambda of MPT, relative.
+        cov_ridge: lambda_Sigma of MPT and of the Mahalanobis readout.
+        settings: of local training.
+        seed: of everything that is drawn.
+    """
+
+    rare: int
+    methods: tuple[str, ...]
+    backbone: str = "cnn3"
+    vehicles: int | None = None
+    remaining: float = 0.02
+    dirichlet: float | None = None
+    participation: float = 1.0
+    rounds: int = 100
+    depart_at: int = 15
+    eval_every: int = 5
+    readouts: tuple[ReadoutName, ...] = ("mahalanobis",)
+    ridge: float = DEFAULT_RIDGE
+    cov_ridge: float = DEFAULT_COV_RIDGE
+    settings: Settings = field(default_factory=Settings)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.depart_at <= self.rounds:
+            raise ValueError(f"depart_at: {self.depart_at}, should be 1 to {self.rounds}, the number of rounds")
+        if not 0 < self.participation <= 1:
+            raise ValueError(f"participation: {self.participation}, should be above 0 and at most 1")
+        if self.eval_every < 1:
+            raise ValueError(f"eval_every: {self.eval_every}, should be at least 1")
+
+    def evaluates(self, round: int) -> bool:
+        """Whether methods are read out in this round."""
+        return round in (self.depart_at, self.rounds) or round % self.eval_every == 0

@@ -1,0 +1,115 @@
+"""What the server tells vehicles for a statistics report: one versioned dataclass, the same on one machine and on Flower."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mpt.core import ClassStatistics, StatisticsError
+from mpt.core import validation as check
+from mpt.core.validation import Floats
+from mpt.core.wire import Reader, Writer
+
+_KIND = b"R"
+_SCATTER, _SPAN, _ORIGIN = 1, 2, 4
+
+
+@dataclass(frozen=True, eq=False)
+class StatisticsRequest:
+    """How vehicles are to make this round's `ClassStatistics`.
+
+    Attributes:
+        round: the round whose global model the features come from.
+        num_classes: C.
+        watched: classes to leave out of the scatter.
+        held_out: classes whose samples are not to be trained on from now on: the departed ones.
+        scatter: whether to report the scatter; MPT-lite does without.
+        span: (k, d) or None, the latest reference prototypes.
+        origin: (d,) or None, a vector near the features.
+    """
+
+    round: int
+    num_classes: int
+    watched: tuple[int, ...] = ()
+    held_out: tuple[int, ...] = ()
+    scatter: bool = True
+    span: Floats | None = None
+    origin: Floats | None = None
+
+    def __post_init__(self) -> None:
+        num_classes = check.as_int(self.num_classes, "num_classes", least=1)
+        span = None if self.span is None else check.as_floats(self.span, "span", (None, None))
+        origin = None if self.origin is None else check.as_floats(self.origin, "origin", (None,))
+        if span is not None and origin is not None and span.shape[1] != len(origin):
+            raise StatisticsError(f"span: dimension {span.shape[1]}, but the origin has {len(origin)}")
+        checked = {
+            "round": check.as_int(self.round, "round", least=0),
+            "num_classes": num_classes,
+            "watched": tuple(sorted(check.as_classes(self.watched, "watched", num_classes))),
+            "held_out": tuple(sorted(check.as_classes(self.held_out, "held_out", num_classes))),
+            "scatter": bool(self.scatter),
+            "span": span,
+            "origin": origin,
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    def __eq__(self, other: object) -> bool:
+        return check.same_fields(self, other) if isinstance(other, StatisticsRequest) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def answer(self, features: ArrayLike, labels: ArrayLike) -> bytes:
+        """On a vehicle: the statistics of its samples, as float32 bytes without span and origin."""
+        stats = ClassStatistics.from_features(
+            features,
+            labels,
+            self.num_classes,
+            watched=self.watched,
+            span=self.span,
+            origin=self.origin,
+            scatter=self.scatter,
+        )
+        return stats.to_bytes("float32", frame=False)
+
+    def read(self, answer: bytes) -> ClassStatistics:
+        """On the server: what a vehicle answered; refuses what was made for another span or origin."""
+        stats = ClassStatistics.from_bytes(answer, span=self.span, origin=self.origin)
+        if (stats.num_classes, stats.watched) != (self.num_classes, self.watched):
+            raise StatisticsError(
+                f"answer: {stats.num_classes} classes, watched {stats.watched}; "
+                f"asked for {self.num_classes} and {self.watched}"
+            )
+        return stats
+
+    def to_bytes(self) -> bytes:
+        """The request as bytes for `from_bytes`."""
+        flags = _SCATTER * self.scatter | _SPAN * (self.span is not None) | _ORIGIN * (self.origin is not None)
+        d = len(self.origin) if self.origin is not None else self.span.shape[1] if self.span is not None else 0
+        rows = 0 if self.span is None else len(self.span)
+        writer = Writer(_KIND, flags, "float64")
+        writer.numbers("6I", self.round, self.num_classes, len(self.watched), len(self.held_out), d, rows)
+        writer.integers(np.array(self.watched + self.held_out, dtype=np.int64))
+        for array in (self.span, self.origin):
+            if array is not None:
+                writer.exact(array)
+        return writer.finish()
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> "StatisticsRequest":
+        """What `to_bytes` was called on."""
+        reader = Reader(data, _KIND)
+        number, num_classes, num_watched, num_held_out, d, rows = reader.numbers("6I")
+        watched, held_out = reader.integers(num_watched), reader.integers(num_held_out)
+        span = reader.exact(rows, d) if reader.flags & _SPAN else None
+        origin = reader.exact(d) if reader.flags & _ORIGIN else None
+        reader.finish()
+        return cls(
+            number,
+            num_classes,
+            tuple(watched.tolist()),
+            tuple(held_out.tolist()),
+            bool(reader.flags & _SCATTER),
+            span,
+            origin,
+        )

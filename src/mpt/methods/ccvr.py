@@ -1,0 +1,92 @@
+"""CCVR (Luo et al., NeurIPS 2021): retrain the head on virtual features drawn from each class's Gaussian."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpt.core.validation import Floats, Ints
+from mpt.methods.messages import pack, total, unpack
+from mpt.methods.protocol import Local, Now, Training
+from mpt.methods.simple import Linear
+
+
+def class_moments(features: Floats, labels: Ints, num_classes: int, origin: Floats) -> tuple[Floats, Floats, Floats]:
+    """Counts (C,), sums (C, d) and second moments (C, d, d) about `origin`."""
+    d = features.shape[1]
+    counts, sums, seconds = np.zeros(num_classes), np.zeros((num_classes, d)), np.zeros((num_classes, d, d))
+    for c in np.unique(labels):
+        h = features[labels == c] - origin
+        counts[c], sums[c], seconds[c] = len(h), h.sum(axis=0), h.T @ h
+    return counts, sums, seconds
+
+
+def gaussians(counts: Floats, sums: Floats, seconds: Floats, origin: Floats) -> dict[int, tuple[Floats, Floats]]:
+    """Mean and unbiased covariance (Q - N m m^T) / (N - 1) of each class with at least two samples."""
+    made = {}
+    for c in np.flatnonzero(counts >= 2):
+        mean = sums[c] / counts[c]
+        made[int(c)] = (mean + origin, (seconds[c] - counts[c] * np.outer(mean, mean)) / (counts[c] - 1))
+    return made
+
+
+def draw(mean: Floats, covariance: Floats, count: int, rng: np.random.Generator) -> Floats:
+    """(count, d) samples of a Gaussian whose covariance may be singular: negative eigenvalues are rounding."""
+    values, vectors = np.linalg.eigh(covariance)
+    return mean + rng.standard_normal((count, len(mean))) * np.sqrt(values.clip(min=0)) @ vectors.T
+
+
+def calibrate(head: Linear, features: Floats, labels: Ints, rng: np.random.Generator, ccvr: "Ccvr") -> Linear:
+    """The head after SGD with momentum on the cross-entropy over `features`, from where it stands."""
+    weight, bias = head.weight.astype(np.float64), head.bias.astype(np.float64)
+    velocity_weight, velocity_bias = np.zeros_like(weight), np.zeros_like(bias)
+    for _ in range(ccvr.epochs):
+        for batch in np.array_split(rng.permutation(len(labels)), max(1, len(labels) // ccvr.batch_size)):
+            x, y = features[batch], labels[batch]
+            scores = x @ weight.T + bias
+            share = np.exp(scores - scores.max(axis=1, keepdims=True))
+            share /= share.sum(axis=1, keepdims=True)
+            share[np.arange(len(y)), y] -= 1
+            share /= len(y)
+            velocity_weight = ccvr.momentum * velocity_weight + share.T @ x + ccvr.weight_decay * weight
+            velocity_bias = ccvr.momentum * velocity_bias + share.sum(axis=0) + ccvr.weight_decay * bias
+            weight, bias = weight - ccvr.lr * velocity_weight, bias - ccvr.lr * velocity_bias
+    return Linear(weight, bias)
+
+
+@dataclass(frozen=True)
+class Ccvr:
+    """Classifier calibration with virtual representations, from the statistics of the samples that are there."""
+
+    name: str = "ccvr"
+    training: Training = "continued"
+    virtual: int = 2000
+    epochs: int = 10
+    batch_size: int = 64
+    lr: float = 0.01
+    momentum: float = 0.9
+    weight_decay: float = 1e-5
+
+    def depart(self, now: Now) -> None:
+        """Nothing is kept."""
+
+    def track(self, kept: None, now: Now) -> tuple[None, Linear]:
+        """The head calibrated on as many virtual features of each class."""
+        origin = now.report(now.request(scatter=False)).overall_mean
+
+        def answer(question: bytes, local: Local) -> bytes:
+            (centre,) = unpack(question)
+            counts, sums, seconds = class_moments(local.features, local.labels, now.num_classes, centre)
+            lower = np.tril_indices(len(centre))
+            return pack(counts, sums, seconds[:, lower[0], lower[1]])
+
+        question = pack(origin)
+        (centre,) = unpack(question)
+        counts, sums, packed = total(now.ask(question, answer))
+        d = len(centre)
+        seconds = np.zeros((now.num_classes, d, d))
+        rows, columns = np.tril_indices(d)
+        seconds[:, rows, columns] = seconds[:, columns, rows] = packed
+        classes = gaussians(counts, sums, seconds, centre)
+        features = np.concatenate([draw(*classes[c], self.virtual, now.rng) for c in classes])
+        labels = np.repeat(np.array(list(classes), dtype=np.int64), self.virtual)
+        return None, calibrate(Linear(*now.head), features, labels, now.rng, self)

@@ -1,0 +1,91 @@
+"""SDC and LDC: the departed prototype carried along by how other samples moved between two models.
+
+Vehicles embed their samples twice, under the departure-time model (z) and the current one (h), and report sums. With the
+same budget as MPT they use the remaining samples of the departed class; the ":all" rows use every sample.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from mpt.core.validation import Floats
+from mpt.methods.icarl import unit
+from mpt.methods.messages import pack, total, unpack
+from mpt.methods.protocol import Local, Now, Training
+
+Budget = Literal["remaining", "all"]
+
+
+def _pairs(local: Local, budget: Budget, departed: int) -> tuple[Floats, Floats]:
+    chosen = np.ones(len(local.labels), dtype=bool) if budget == "all" else local.labels == departed
+    return local.earlier()[chosen], local.features[chosen]
+
+
+def drift_weights(earlier: Floats, prototype: Floats, sigma: float) -> Floats:
+    """w_i = exp(-|z_i - mu|^2 / (2 sigma^2)) between unit vectors, (n,). On the unit sphere nothing underflows."""
+    gaps = unit(earlier) - unit(prototype)
+    return np.exp(-np.sum(gaps**2, axis=1) / (2 * sigma**2))
+
+
+@dataclass(frozen=True)
+class Sdc:
+    """Semantic drift compensation (Yu et al., CVPR 2020): mu + sum w_i (h_i - z_i) / sum w_i, direct from departure."""
+
+    needs_departure: ClassVar[bool] = True
+
+    name: str = "sdc"
+    training: Training = "held-out"
+    budget: Budget = "remaining"
+    sigma: float = 0.3
+
+    def depart(self, now: Now) -> Floats:
+        """Keep the prototype."""
+        return now.report(now.request(scatter=False)).means[now.departed]
+
+    def track(self, kept: Floats, now: Now) -> tuple[Floats, Floats]:
+        """The prototype plus the weighted mean drift; where nothing was measured, the prototype."""
+
+        def answer(question: bytes, local: Local) -> bytes:
+            (prototype,) = unpack(question)
+            earlier, current = _pairs(local, self.budget, now.departed)
+            weights = drift_weights(earlier, prototype, self.sigma)
+            return pack(weights @ (current - earlier), np.array(weights.sum()))
+
+        moved, weight = total(now.ask(pack(kept), answer))
+        return kept, kept + moved / weight if weight > 0 else kept
+
+
+@dataclass(frozen=True)
+class Ldc:
+    """Learnable drift compensation (Gomez-Villa et al., ECCV 2024): a linear map from the old space to the new one.
+
+    The map is the minimiser of its squared error, from sums over vehicles, shrunk towards the identity by `ridge` times
+    the mean squared length of a dimension: P = I + (G + lambda I)^-1 (X - G), G = sum z z^T, X = sum z h^T.
+    """
+
+    needs_departure: ClassVar[bool] = True
+
+    name: str = "ldc"
+    training: Training = "held-out"
+    budget: Budget = "remaining"
+    ridge: float = 0.01
+
+    def depart(self, now: Now) -> Floats:
+        """Keep the prototype."""
+        return now.report(now.request(scatter=False)).means[now.departed]
+
+    def track(self, kept: Floats, now: Now) -> tuple[Floats, Floats]:
+        """The prototype under the map."""
+
+        def answer(question: bytes, local: Local) -> bytes:
+            earlier, current = _pairs(local, self.budget, now.departed)
+            return pack(earlier.T @ earlier, earlier.T @ current)
+
+        gram, cross = total(now.ask(b"", answer))
+        d = len(kept)
+        size = float(np.trace(gram)) / d
+        if size <= 0:
+            return kept, kept
+        correction = np.linalg.solve(gram + self.ridge * size * np.eye(d), cross - gram)
+        return kept, kept + kept @ correction

@@ -1,0 +1,51 @@
+"""iCaRL's nearest-mean-of-exemplars rule (Rebuffi et al., CVPR 2017) with the remaining samples as exemplars."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpt.core import ClassStatistics
+from mpt.core.validation import Floats, Ints
+from mpt.federation.request import StatisticsRequest
+from mpt.methods.protocol import Local, Now, Training
+
+
+def unit(rows: Floats) -> Floats:
+    """Each row divided by its length; a row of zeros stays one."""
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1.0)
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """The class whose unit prototype has the largest cosine; a class without one is never predicted."""
+
+    prototypes: Floats
+
+    def predict(self, features: Floats) -> Ints:
+        """The class of each row of `features` (N, d)."""
+        cosines = unit(np.asarray(features, dtype=np.float64)) @ unit(self.prototypes).T
+        return np.argmax(np.where(np.isnan(cosines), -np.inf, cosines), axis=1).astype(np.int64)
+
+
+def answer(question: bytes, local: Local) -> bytes:
+    """On a vehicle: counts, and sums of unit features, of each class."""
+    return StatisticsRequest.from_bytes(question).answer(unit(local.features), local.labels)
+
+
+@dataclass(frozen=True)
+class Icarl:
+    """Features are normalised, averaged, and normalised again; the nearest is the one with the largest cosine."""
+
+    name: str = "icarl"
+    training: Training = "held-out"
+
+    def depart(self, now: Now) -> None:
+        """Nothing is kept."""
+
+    def track(self, kept: None, now: Now) -> tuple[None, Cosine]:
+        """Means of unit features over the samples that are there."""
+        request = now.request(scatter=False)
+        answers = now.ask(request.to_bytes(), answer)
+        stats: ClassStatistics = sum(map(request.read, answers[1:]), request.read(answers[0]))
+        return None, Cosine(stats.means)

@@ -1,0 +1,39 @@
+"""Arrays as bytes, for methods whose answers are not `ClassStatistics`: float32 on the wire, in the core's envelope."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from mpt.core.validation import Floats
+from mpt.core.wire import Reader, Writer
+
+_KIND = b"A"
+
+
+def pack(*arrays: Floats) -> bytes:
+    """The arrays as one message."""
+    writer = Writer(_KIND, 0, "float32")
+    writer.numbers("I", len(arrays))
+    for array in arrays:
+        writer.numbers(f"I{array.ndim}I", array.ndim, *array.shape)
+    for array in arrays:
+        writer.reals(array, "answer")
+    return writer.finish()
+
+
+def unpack(message: bytes) -> list[Floats]:
+    """What `pack` was given, rounded to float32."""
+    reader = Reader(message, _KIND)
+    (count,) = reader.numbers("I")
+    shapes = []
+    for _ in range(count):
+        (ndim,) = reader.numbers("I")
+        shapes.append(reader.numbers(f"{ndim}I") if ndim else ())
+    arrays = [reader.reals(*shape) for shape in shapes]
+    reader.finish()
+    return arrays
+
+
+def total(messages: Iterable[bytes]) -> list[Floats]:
+    """The sum over vehicles of what each sent, array by array."""
+    return [np.sum(parts, axis=0) for parts in zip(*map(unpack, messages), strict=True)]

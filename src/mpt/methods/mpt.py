@@ -1,0 +1,77 @@
+"""MPT and MPT-lite, and MPT's parts as rows of their own."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mpt.core import Deposit, Reconstruction, deposit, reconstruct
+from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
+from mpt.core.validation import Floats
+from mpt.methods.protocol import Now, Training
+
+
+def _prototype(rec: Reconstruction, _: Deposit) -> Floats:
+    return rec.prototype
+
+
+@dataclass(frozen=True)
+class Mpt:
+    """Missing prototype tracking: deposit at departure, reconstruct every round (Eq. 1 to 7)."""
+
+    needs_departure: ClassVar[bool] = True
+
+    name: str = "mpt"
+    training: Training = "held-out"
+    ridge: float = DEFAULT_RIDGE
+    cov_ridge: float = DEFAULT_COV_RIDGE
+    part: Callable[[Reconstruction, Deposit], Floats] = _prototype
+
+    def depart(self, now: Now) -> Deposit:
+        """Decompose the departing prototype."""
+        before, staying = now.report(now.request()), now.report(now.request(), staying=True)
+        return deposit(before, now.departed, staying=staying, ridge=self.ridge, cov_ridge=self.cov_ridge)
+
+    def track(self, kept: Deposit, now: Now) -> tuple[Deposit, Floats]:
+        """Reconstruct it in the current feature space."""
+        return kept, self.part(reconstruct(kept, now.report(now.request())), kept)
+
+
+@dataclass(frozen=True)
+class MptLite:
+    """MPT-lite: no d x d matrix travels; the server sends the latest reference prototypes as span."""
+
+    needs_departure: ClassVar[bool] = True
+
+    name: str = "mpt-lite"
+    training: Training = "held-out"
+    ridge: float = DEFAULT_RIDGE
+
+    def depart(self, now: Now) -> tuple[Deposit, Floats]:
+        """Decompose the departing prototype; the span is that of the current reference prototypes."""
+        means = now.report(now.request(scatter=False), staying=True)
+        request = now.request(scatter=False, span=means.means[means.reference_classes])
+        before, staying = now.report(request), now.report(request, staying=True)
+        return deposit(before, now.departed, staying=staying, ridge=self.ridge), staying.means[
+            staying.reference_classes
+        ]
+
+    def track(self, kept: tuple[Deposit, Floats], now: Now) -> tuple[tuple[Deposit, Floats], Floats]:
+        """Reconstruct it from counts, sums and squares."""
+        at_departure, span = kept
+        stats = now.report(now.request(scatter=False, span=span))
+        latest = stats.means[stats.reference_classes]
+        return (at_departure, latest), reconstruct(at_departure, stats, variant="lite").prototype
+
+
+def parts(ridge: float = DEFAULT_RIDGE, cov_ridge: float = DEFAULT_COV_RIDGE) -> tuple[Mpt, ...]:
+    """The rows of the paper's analysis: each leaves out what the next one adds."""
+
+    def row(name: str, part: Callable[[Reconstruction, Deposit], Floats]) -> Mpt:
+        return Mpt(name, ridge=ridge, cov_ridge=cov_ridge, part=part)
+
+    return (
+        row("mpt:in-span", lambda rec, _: rec.in_span),
+        row("mpt:stored-residual", lambda rec, kept: rec.in_span + kept.residual),
+        row("mpt:predicted", lambda rec, _: rec.in_span + rec.predicted),
+        row("mpt:measured", lambda rec, _: rec.in_span + rec.measured),
+    )

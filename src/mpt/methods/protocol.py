@@ -1,0 +1,120 @@
+"""What a method is: how a departed class is kept alive, apart from training, data and readout.
+
+A method runs on the server. It is told when the class departs, and asked in later rounds what the class looks like now.
+Whatever it learns from vehicles it asks for, as bytes, so that its cost is what it sends and takes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from mpt.core import ClassStatistics
+from mpt.core.validation import Floats, Ints
+from mpt.federation.request import StatisticsRequest
+
+Training = Literal["held-out", "continued", "fedlc", "live"]
+"""The trainings that methods read: remaining samples held out after the departure, trained on, with FedLC's loss, and one
+without a departure."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """What a method may read on a vehicle, where samples are at home.
+
+    Attributes:
+        labels: (n,), of the vehicle's samples.
+        features: (n, d), under the current global model.
+        earlier: gives the same samples' features under the departure-time model; costs one more forward pass.
+    """
+
+    labels: Ints
+    features: Floats
+    earlier: Callable[[], Floats]
+
+
+Answer = Callable[[bytes, Local], bytes]
+"""What a vehicle does with a question: the part of a method that runs there."""
+
+
+class Readout(Protocol):
+    """Anything that recognises classes by features."""
+
+    def predict(self, features: Floats) -> Ints:
+        """The class of each row of `features` (N, d)."""
+        ...
+
+
+@dataclass
+class Cost:
+    """What a method sent and took in one round.
+
+    Attributes:
+        bytes_up: from all vehicles to the server.
+        bytes_down: from the server to all vehicles.
+        messages: questions that the server sent, to all vehicles each.
+        vehicle_seconds: on all vehicles together, without the forward pass that every method needs.
+        server_seconds: on the server.
+    """
+
+    bytes_up: int = 0
+    bytes_down: int = 0
+    messages: int = 0
+    vehicle_seconds: float = 0.0
+    server_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Now:
+    """One round as the server sees it, after the vehicles have received its global model.
+
+    Attributes:
+        round: its number.
+        departed: the class in question.
+        num_classes: C.
+        head: the classifier head: weight (C, d) and bias (C,).
+        report: asks all present vehicles for statistics and merges their answers; with `staying=True`, only those that do
+            not leave after this round.
+        ask: sends a question to all present vehicles and gives back their answers, a `bytes` each.
+        reference: what no method may know, for the rows that are there to compare with: "test" is the test samples' mean
+            feature of the departed class, "train" that of all its training samples, departed ones included.
+        rng: for methods that draw.
+    """
+
+    round: int
+    departed: int
+    num_classes: int
+    head: tuple[Floats, Floats]
+    report: Callable[..., ClassStatistics]
+    ask: Callable[[bytes, Answer], list[bytes]]
+    reference: Callable[[Literal["test", "train"]], Floats]
+    rng: np.random.Generator
+    cost: Cost = field(default_factory=Cost)
+
+    def request(self, **options: Any) -> StatisticsRequest:
+        """A request for this round's statistics that watches the departed class."""
+        return StatisticsRequest(self.round, self.num_classes, watched=(self.departed,), **options)
+
+
+class Method(Protocol):
+    """How a departed class is kept alive.
+
+    Attributes:
+        name: of the row in tables.
+        training: which training's model it reads.
+
+    A method that cannot `track` before a departure says so with `needs_departure = True`; as long as the class is there
+    its row shows the class's prototype as measured.
+    """
+
+    name: str
+    training: Training
+
+    def depart(self, now: Now) -> Any:
+        """In the last round with the departing vehicle: what the server keeps."""
+        ...
+
+    def track(self, kept: Any, now: Now) -> tuple[Any, Floats | Readout]:
+        """In a later round: what the server keeps from now on, and either the class's prototype (d,) or a readout."""
+        ...

@@ -1,0 +1,85 @@
+"""Methods by name, or by the path of a user's own file."""
+
+import difflib
+import importlib.util
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
+from mpt.methods import drift, simple
+from mpt.methods.ccvr import Ccvr
+from mpt.methods.icarl import Icarl
+from mpt.methods.mpt import Mpt, MptLite, parts
+from mpt.methods.protocol import Method
+
+Make = Callable[[float, float], Method]
+
+
+class MethodError(ValueError):
+    """A method cannot be found or does not keep the protocol; the message says which and what would be right."""
+
+
+def _plain(method: Method) -> Make:
+    return lambda ridge, cov_ridge: method
+
+
+def _part(index: int) -> Make:
+    return lambda ridge, cov_ridge: parts(ridge, cov_ridge)[index]
+
+
+METHODS: dict[str, tuple[Make, str]] = {
+    "fedavg": (_plain(simple.Head()), "softmax head, remaining samples trained on"),
+    "fedlc": (_plain(simple.Head("fedlc", "fedlc")), "softmax head trained with FedLC's calibrated logits"),
+    "ccvr": (_plain(Ccvr()), "head retrained on virtual features of each class's Gaussian"),
+    "icarl": (_plain(Icarl()), "cosine to the mean of unit features, remaining samples as exemplars"),
+    "sdc": (_plain(drift.Sdc()), "prototype moved by the drift of the remaining samples"),
+    "sdc:all": (_plain(drift.Sdc("sdc:all", budget="all")), "the same from all samples on vehicles"),
+    "ldc": (_plain(drift.Ldc()), "prototype under a linear map fitted to the remaining samples"),
+    "ldc:all": (_plain(drift.Ldc("ldc:all", budget="all")), "the same from all samples on vehicles"),
+    "frozen": (_plain(simple.Frozen()), "prototype as it was at departure"),
+    "remaining-mean": (_plain(simple.RemainingMean()), "plain mean of the remaining samples"),
+    "mpt": (lambda ridge, cov_ridge: Mpt(ridge=ridge, cov_ridge=cov_ridge), "missing prototype tracking"),
+    "mpt-lite": (lambda ridge, cov_ridge: MptLite(ridge=ridge), "MPT without a d x d matrix on the wire"),
+    "mpt:in-span": (_part(0), "MPT's in-span part alone"),
+    "mpt:stored-residual": (_part(1), "in-span part and the residual as stored at departure"),
+    "mpt:predicted": (_part(2), "in-span part and predicted residual, alpha = 0"),
+    "mpt:measured": (_part(3), "in-span part and measured residual, alpha = 1"),
+    "oracle": (_plain(simple.oracle), "reference: mean of the test samples themselves"),
+    "oracle-train": (_plain(simple.oracle_train), "reference: mean of all training samples, departed ones included"),
+    "live": (_plain(simple.live), "reference: no departure"),
+}
+"""Name: how to make it from the two ridges, and what it is."""
+
+
+def find_method(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float = DEFAULT_COV_RIDGE) -> Method:
+    """The method of that name, or `path.py:Class` of a user's own."""
+    if name in METHODS:
+        return METHODS[name][0](ridge, cov_ridge)
+    path, colon, attribute = name.rpartition(":")
+    if colon and path.endswith(".py"):
+        return _from_file(Path(path), attribute)
+    close = difflib.get_close_matches(name, METHODS, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(METHODS)}"
+    raise MethodError(f"method: {name!r} is none; {hint}; your own is given as path.py:Class")
+
+
+def _from_file(path: Path, attribute: str) -> Method:
+    if not path.is_file():
+        raise MethodError(f"method: there is no file {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise MethodError(f"method: {path} cannot be read as Python")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise MethodError(f"method: {path} does not import ({type(error).__name__}: {error})") from error
+    made = getattr(module, attribute, None)
+    if made is None:
+        raise MethodError(f"method: {path} has no {attribute}")
+    method = made() if inspect.isclass(made) else made
+    missing = [n for n in ("name", "training", "depart", "track") if not hasattr(method, n)]
+    if missing:
+        raise MethodError(f"method: {path}:{attribute} has no {', '.join(missing)}, which the protocol asks for")
+    return method  # type: ignore[no-any-return]

@@ -1,0 +1,22 @@
+import numpy as np
+import pytest
+
+from mpt.federation.metrics import score
+
+
+def test_scores_by_hand():
+    labels = np.array([0, 0, 0, 0, 1, 1, 2, 2])
+    predicted = np.array([0, 0, 1, 2, 1, 0, 2, 2])
+    scores = score(predicted, labels, 0, 3)
+    assert scores.rare_precision == pytest.approx(2 / 3)
+    assert scores.rare_recall == pytest.approx(2 / 4)
+    assert scores.rare_f1 == pytest.approx(4 / 7)
+    assert scores.accuracy == pytest.approx(5 / 8)
+    assert scores.balanced_accuracy == pytest.approx((1 / 2 + 1 / 2 + 1) / 3)
+    assert scores.confused_with.tolist() == [0.5, 0.25, 0.25]
+
+
+def test_a_class_that_is_never_predicted_scores_zero():
+    scores = score(np.array([1, 1, 1]), np.array([0, 1, 1]), 0, 3)
+    assert (scores.rare_f1, scores.rare_precision, scores.rare_recall) == (0, 0, 0)
+    assert scores.balanced_accuracy == 0.5

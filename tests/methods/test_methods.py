@@ -1,0 +1,144 @@
+import numpy as np
+import pytest
+
+import mpt
+from mpt.methods import METHODS, MethodError, find_method
+from mpt.methods.ccvr import calibrate, class_moments, draw, gaussians
+from mpt.methods.drift import drift_weights
+from mpt.methods.icarl import Cosine
+from mpt.methods.messages import pack, total, unpack
+from mpt.methods.simple import Linear
+
+from .fleet import CLASSES, RARE, D, Fleet
+
+FLEET = Fleet(drift=0.3)
+
+
+def test_every_method_answers_with_a_prototype_or_a_readout():
+    for name in METHODS:
+        outcome, now = FLEET.run(find_method(name))
+        if hasattr(outcome, "predict"):
+            assert outcome.predict(FLEET.after).shape == (300,)
+        else:
+            assert outcome.shape == (D,)
+            assert np.isfinite(outcome).all()
+        knows_nothing = name in {"fedavg", "fedlc", "oracle", "oracle-train", "live"} or name == "frozen"
+        assert (now.cost.bytes_up == 0) == knows_nothing
+
+
+def test_frozen_remaining_mean_and_references():
+    rare = FLEET.labels == RARE
+    np.testing.assert_allclose(FLEET.run(find_method("frozen"))[0], FLEET.before[rare].mean(axis=0), rtol=1e-5)
+    remaining = FLEET.after[FLEET.remaining_rows].mean(axis=0)
+    np.testing.assert_allclose(FLEET.run(find_method("remaining-mean"))[0], remaining, rtol=1e-5)
+    np.testing.assert_allclose(FLEET.run(find_method("oracle-train"))[0], FLEET.after[rare].mean(axis=0))
+
+
+def test_mpt_is_the_cores_reconstruction_to_float32():
+    def stats(features, rows):
+        return mpt.ClassStatistics.from_features(features[rows], FLEET.labels[rows], CLASSES, watched=RARE)
+
+    staying = FLEET.owner != 3
+    deposit = mpt.deposit(stats(FLEET.before, slice(None)), RARE, staying=stats(FLEET.before, staying), ridge=0.2)
+    expected = mpt.reconstruct(deposit, stats(FLEET.after, staying))
+    outcome, now = FLEET.run(find_method("mpt", ridge=0.2))
+    np.testing.assert_allclose(outcome, expected.prototype, rtol=1e-4)
+    in_span = FLEET.run(find_method("mpt:in-span", ridge=0.2))[0]
+    np.testing.assert_allclose(in_span, expected.in_span, rtol=1e-4)
+    measured = FLEET.run(find_method("mpt:measured", ridge=0.2))[0]
+    np.testing.assert_allclose(measured, expected.in_span + expected.measured, rtol=1e-4)
+    lite, lite_now = FLEET.run(find_method("mpt-lite", ridge=0.2))
+    assert np.linalg.norm(lite - expected.prototype) < 0.3 * np.linalg.norm(expected.prototype)
+    assert lite_now.cost.bytes_up < now.cost.bytes_up
+    assert now.cost.messages == lite_now.cost.messages == 1
+
+
+def test_cost_is_what_was_sent():
+    _, now = FLEET.run(find_method("mpt"))
+    request = now.request()
+    answers = [request.answer(FLEET.after[FLEET.owner == v], FLEET.labels[FLEET.owner == v]) for v in range(3)]
+    assert now.cost.bytes_up == sum(map(len, answers))
+    assert now.cost.bytes_down == 3 * len(request.to_bytes())
+
+
+def test_icarl_normalises_averages_and_normalises_again():
+    rows = FLEET.remaining_rows
+    outcome, _ = FLEET.run(find_method("icarl"))
+    unit = FLEET.after[rows] / np.linalg.norm(FLEET.after[rows], axis=1, keepdims=True)
+    np.testing.assert_allclose(outcome.prototypes[RARE], unit.mean(axis=0), rtol=1e-5)
+    readout = Cosine(np.array([[2.0, 0.0], [0.1, 0.1], [np.nan, np.nan]]))
+    assert readout.predict(np.array([[5.0, 1.0], [1.0, 0.9], [0.0, 7.0]])).tolist() == [0, 1, 1]
+
+
+def test_sdc_moves_by_the_weighted_mean_drift():
+    rows = FLEET.remaining_rows
+    prototype = FLEET.before[FLEET.labels == RARE].mean(axis=0)
+    z, h = FLEET.before[rows], FLEET.after[rows]
+    cosine = z @ prototype / np.linalg.norm(z, axis=1) / np.linalg.norm(prototype)
+    weights = np.exp(-(2 - 2 * cosine) / (2 * 0.3**2))
+    np.testing.assert_allclose(drift_weights(z, prototype, 0.3), weights, rtol=1e-10)
+    expected = prototype + weights @ (h - z) / weights.sum()
+    np.testing.assert_allclose(FLEET.run(find_method("sdc"))[0], expected, rtol=1e-4)
+    alone = Fleet(remaining=0, drift=0.3)
+    kept = alone.before[alone.labels == RARE].mean(axis=0)
+    np.testing.assert_allclose(alone.run(find_method("sdc"))[0], kept, rtol=1e-5)
+    np.testing.assert_allclose(alone.run(find_method("ldc"))[0], kept, rtol=1e-5)
+
+
+def test_ldc_from_all_samples_finds_a_linear_drift():
+    fleet = Fleet(drift=0.0)
+    fleet.after = fleet.before @ (np.eye(D) + 0.5 * np.random.default_rng(1).standard_normal((D, D)))
+    truth = fleet.after[fleet.labels == RARE].mean(axis=0)
+    found = fleet.run(find_method("ldc:all"))[0]
+    assert np.linalg.norm(found - truth) < 0.05 * np.linalg.norm(truth)
+
+
+def test_ccvr_pools_covariances_exactly():
+    """Vehicles of very different sizes, one of a single sample, against numpy.cov of all samples together."""
+    rng = np.random.default_rng(0)
+    parts = [rng.standard_normal((n, 4)) + 1000 for n in (490, 5, 1, 4)]
+    origin = np.full(4, 999.0)
+    moments = [class_moments(p, np.zeros(len(p), dtype=int), 2, origin) for p in parts]
+    classes = gaussians(*(np.sum(m, axis=0) for m in zip(*moments, strict=True)), origin)
+    assert list(classes) == [0]
+    everything = np.concatenate(parts)
+    np.testing.assert_allclose(classes[0][0], everything.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(classes[0][1], np.cov(everything.T), rtol=1e-10, atol=1e-10)
+
+
+def test_ccvr_draws_and_calibrates():
+    rng = np.random.default_rng(0)
+    covariance = np.diag([4.0, 1.0, 0.0])
+    drawn = draw(np.array([1.0, 2.0, 3.0]), covariance, 20_000, rng)
+    np.testing.assert_allclose(np.cov(drawn.T), covariance, atol=0.15)
+    assert np.abs(drawn[:, 2] - 3).max() < 1e-9
+    biased = Linear(np.zeros((2, 3)), np.array([0.0, 50.0]))
+    features, labels = np.concatenate([drawn, -drawn]), np.repeat([0, 1], 20_000)
+    better = calibrate(biased, features, labels, rng, find_method("ccvr"))
+    assert np.mean(biased.predict(features) == labels) == 0.5
+    assert np.mean(better.predict(features) == labels) > 0.95
+
+
+def test_messages_are_arrays_in_the_envelope():
+    arrays = np.arange(6.0).reshape(2, 3), np.array(7.0), np.zeros(0)
+    for sent, got in zip(arrays, unpack(pack(*arrays)), strict=True):
+        np.testing.assert_array_equal(sent, got)
+    assert total([pack(np.ones(2)), pack(np.ones(2))])[0].tolist() == [2, 2]
+    with pytest.raises(mpt.StatisticsError, match="altered"):
+        unpack(pack(np.ones(2))[:-1] + b"\0")
+
+
+def test_methods_are_found_by_name_or_path(tmp_path):
+    with pytest.raises(MethodError, match="'mtp' is none; did you mean mpt?"):
+        find_method("mtp")
+    with pytest.raises(MethodError, match="there is no file nowhere.py"):
+        find_method("nowhere.py:Mine")
+    mine = tmp_path / "mine.py"
+    mine.write_text("class Mine:\n    name = 'mine'\n    training = 'held-out'\n")
+    with pytest.raises(MethodError, match="has no depart, track"):
+        find_method(f"{mine}:Mine")
+    with pytest.raises(MethodError, match="has no Other"):
+        find_method(f"{mine}:Other")
+    mine.write_text("raise RuntimeError('no')")
+    with pytest.raises(MethodError, match=r"does not import \(RuntimeError: no\)"):
+        find_method(f"{mine}:Mine")
