@@ -21,7 +21,7 @@ from mpt.core import transport
 from mpt.core.equations import DEFAULT_COV_RIDGE, outside, regularize, span_basis
 
 CLASSES, SAMPLES, DEPARTED = 10, 1000, 9
-TARGETS = {128: "2x", 512: "10x", 1280: "20x"}
+TARGETS = {128: 2, 512: 10, 1280: 20}
 
 
 def covariance(rng: np.random.Generator, spectrum: np.ndarray) -> np.ndarray:
@@ -52,7 +52,7 @@ def seconds(call: Callable[[Any], object], make: Callable[[], Any], repeats: int
     return float(np.median(taken))
 
 
-def compare(d: int, name: str, spectrum: np.ndarray, *, cov_ridge: float, target: str, repeats: int) -> None:
+def compare(d: int, name: str, spectrum: np.ndarray, *, cov_ridge: float, target: int | None, repeats: int) -> None:
     """Print one line: the times, their ratio, the relative error against POT, and which way the transport took."""
     rng = np.random.default_rng(d)
     drift = np.eye(d) + 0.5 * rng.standard_normal((d, d)) / np.sqrt(d)
@@ -78,10 +78,12 @@ def compare(d: int, name: str, spectrum: np.ndarray, *, cov_ridge: float, target
 
     theirs = seconds(pot, lambda: None, repeats)
     expected = outside(pot(), span_basis(stats.means[deposit.classes]))
+    ratio = theirs / ours
+    wanted = "-" if target is None else f"{target}x" if ratio >= target else f"{target}x MISSED"
     error = np.linalg.norm(predicted - expected) / np.linalg.norm(expected)
     print(
         f"{d:5d}  {name:24s} {cov_ridge:9g}  {'eigh' if steps else 'Krylov':7s} {1e3 * first:8.1f} {1e3 * ours:8.1f} "
-        f"{1e3 * theirs:9.1f} {theirs / ours:7.1f}x {target:>7s}  {error:.0e}",
+        f"{1e3 * theirs:9.1f} {ratio:7.1f}x {wanted:>7s}  {error:.0e}",
         flush=True,
     )
 
@@ -103,7 +105,7 @@ def main() -> None:
     )
     for d in args.dims:
         spectrum = np.exp(-10 * np.arange(d) / d)
-        compare(d, "exp(-10 i / d), drifted", spectrum, cov_ridge=1e-3, target="-", repeats=repeats)
+        compare(d, "exp(-10 i / d), drifted", spectrum, cov_ridge=1e-3, target=None, repeats=repeats)
 
 
 if __name__ == "__main__":

@@ -69,37 +69,42 @@ def main() -> None:
     owner[trucks[int(REMAINING * PER_CLASS) :]] = leaving
     backbone = Backbone()
 
-    def report(vehicle: int) -> bytes:
-        """On a vehicle: embed the local images with the current model, send sums per class."""
+    def report(vehicle: int, span: Array | None = None) -> bytes:
+        """On a vehicle: embed the local images with the current model, send sums per class; with a span, MPT-lite's."""
         mine = owner == vehicle
-        features = backbone.embed(images[mine])
-        return mpt.ClassStatistics.from_features(features, labels[mine], len(CLASSES), watched=TRUCK).to_bytes(
-            "float32"
+        stats = mpt.ClassStatistics.from_features(
+            backbone.embed(images[mine]), labels[mine], len(CLASSES), watched=TRUCK, span=span, scatter=span is None
         )
+        return stats.to_bytes("float32", frame=False)
+
+    def collect(vehicles: range, span: Array | None = None) -> mpt.ClassStatistics:
+        """On the server: merge the reports as they arrive."""
+        return sum(mpt.ClassStatistics.from_bytes(report(v, span), span=span) for v in vehicles)
 
     print(f"1. {VEHICLES} vehicles train together; vehicle {leaving} holds {1 - REMAINING:.0%} of the trucks.")
     for _ in range(DEPARTURE):
         backbone.train_one_round()
-    left = [mpt.ClassStatistics.from_bytes(report(v)) for v in staying]
-    last_words = mpt.ClassStatistics.from_bytes(report(leaving))
-    before = sum(left) + last_words
+    stay, before = collect(staying), collect(range(VEHICLES))
+    span = stay.means[stay.reference_classes]
     print(f"   Each sends {len(report(0)):,} bytes a round: counts, sums, squares and one packed {D} x {D} scatter.")
-    print(f"   Merged:    {before}\n")
+    print(f"   For MPT-lite it would be {len(report(0, span)):,}: no scatter.")
+    print(f"   Merged: {before}\n")
 
-    deposit = mpt.deposit(before, TRUCK, staying=sum(left))
+    deposit = mpt.deposit(before, TRUCK, staying=stay)
+    lite_deposit = mpt.deposit(collect(range(VEHICLES), span), TRUCK, staying=collect(staying, span))
     print(f"2. After round {DEPARTURE} it drives off for good. The server keeps {deposit.nbytes:,} bytes:")
     print(f"   {deposit}")
     parts = [f"{w:+.2f} {CLASSES[c]}" for c, w in zip(deposit.classes, deposit.weights, strict=True)]
     print(f"   truck = {' '.join(parts[:4])}\n           {' '.join(parts[4:])} + residual\n")
 
-    remaining = before.counts[TRUCK] - last_words.counts[TRUCK]
-    print(f"3. The model goes on changing, with {remaining} trucks remaining. Truck F1 by prototype:\n")
+    print(f"3. The model goes on changing, with {stay.counts[TRUCK]} trucks remaining. Truck F1 by prototype:\n")
     print("   round   drift   frozen   remaining-mean   mpt-lite     mpt   oracle-train    alpha")
     for r in range(DEPARTURE, LAST + 1):
         if (r - DEPARTURE) % SHOW_EVERY == 0:
-            left = [mpt.ClassStatistics.from_bytes(report(v)) for v in staying]
-            now = sum(left)
-            rec, lite = mpt.reconstruct(deposit, now), mpt.reconstruct(deposit, now, variant="lite")
+            now = collect(staying)
+            rec = mpt.reconstruct(deposit, now)
+            lite = mpt.reconstruct(lite_deposit, collect(staying, span), variant="lite")
+            span = now.means[now.reference_classes]
             truth = backbone.embed(images[labels == TRUCK]).mean(axis=0)
             drift = np.linalg.norm(truth - deposit.prototype) / np.linalg.norm(deposit.prototype)
             features = backbone.embed(test_images)
@@ -117,7 +122,8 @@ def main() -> None:
     weight, bias = readout.to_linear()
     same = np.mean((features @ weight.T + bias).argmax(axis=1) == readout.predict(features))
     print("\n   frozen: as of departure; remaining-mean: the remaining trucks alone; oracle-train: all trucks,")
-    print("   departed ones included, under the current model, which is what tracking could reach at best.\n")
+    print("   departed ones included, under the current model, which is what tracking could reach at best.")
+    print("   All are read out under the same covariance; alpha is how far MPT trusts the remaining trucks.\n")
     print(f"4. What is deployed is one linear layer {weight.shape}, with {same:.0%} the same decisions.")
 
 

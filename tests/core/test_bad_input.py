@@ -36,7 +36,7 @@ CASES = {
     "features of one dimension": (lambda: stats(X[0]), r"features: shape is \(12,\)"),
     "features of three dimensions": (
         lambda: stats(X[None]),
-        r"features: shape is \(1, 360, 12\), should be \(any, any\)",
+        r"features: shape is \(1, 360, 12\), should be \(N, d\)",
     ),
     "features without columns": (lambda: stats(X[:, :0]), "the feature dimension is 0"),
     "features of text": (lambda: stats([["a"]], [0]), "features: dtype is <U1, should be real numbers"),
@@ -57,6 +57,9 @@ CASES = {
     "no classes": (lambda: stats(num_classes=0), "num_classes: 0, should be at least 1"),
     "half a class": (lambda: stats(num_classes=5.5), "num_classes: 5.5, should be an integer"),
     "watching no such class": (lambda: stats(watched=[6]), "watched: class 6, but there are 6 classes"),
+    "watching nobody knows what": (lambda: stats(watched=None), r"watched: None, should be a class index or several"),
+    "watching a truth": (lambda: stats(watched=True), "watched: True, should be an integer"),
+    "features too large to square": (lambda: stats(1e200 * X), "features: too large, their squares overflow float64"),
     "watching a name": (lambda: stats(watched=["truck"]), "watched: 'truck', should be an integer"),
     "a span of another dimension": (
         lambda: stats(span=np.ones((2, 5))),
@@ -89,11 +92,16 @@ CASES = {
         lambda: mpt.deposit(STATS, 2, staying=make_world(d=5).stats()),
         "staying: 6 classes and dimension 5, but before has 6 and 12",
     ),
+    "before and staying swapped": (
+        lambda: mpt.deposit(WORLD.without_rare(9).stats(), 2, staying=STATS),
+        "staying: 60 samples of departed class 2, more than before's 9",
+    ),
     "no such class departs": (lambda: mpt.deposit(STATS, 6), "departed: class 6"),
     "a departed class by name": (lambda: mpt.deposit(STATS, "truck"), "departed: 't', should be an integer"),
     "no reference class": (lambda: mpt.deposit(stats(watched=range(6)), 2), "there is no reference class"),
     "a negative ridge": (lambda: mpt.deposit(STATS, 2, ridge=-0.1), "ridge: -0.1, should be finite and not negative"),
     "a ridge that is no number": (lambda: mpt.deposit(STATS, 2, ridge="much"), "ridge: 'much', should be a number"),
+    "a ridge as text": (lambda: mpt.deposit(STATS, 2, ridge="0.1"), "ridge: '0.1', should be a number"),
     "an infinite cov_ridge": (lambda: mpt.deposit(STATS, 2, cov_ridge=np.inf), "cov_ridge: inf"),
     "something else deposited": (lambda: mpt.deposit(X, 2), "before: ndarray, should be ClassStatistics"),
     "too few samples for a covariance": (
@@ -144,6 +152,8 @@ CASES = {
         lambda: mpt.NearestClassMean(np.eye(2), np.diag([3.0, -1.0])),
         "not positive definite",
     ),
+    "a negative covariance": (lambda: mpt.NearestClassMean(np.eye(2), -np.eye(2)), "not positive definite"),
+    "nothing to merge": (lambda: mpt.ClassStatistics.merge([]), "merge: no reports, should be at least one"),
     "a negative cov_ridge": (lambda: mpt.NearestClassMean(np.eye(2), cov_ridge=-1), "cov_ridge: -1.0"),
     "one feature to predict": (
         lambda: READOUT.predict(X[0]),

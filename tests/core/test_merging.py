@@ -49,6 +49,7 @@ def test_any_order_and_grouping_gives_the_same_statistics(seed, vehicles, scale,
     merged = merge_somehow(reports, pick)
     close(merged, merge_somehow(reports, pick))
     close(merged, sum(reports))
+    assert mpt.ClassStatistics.merge(iter(reports)) == sum(reports)
     close(merged, mpt.ClassStatistics.from_features(features, labels, 4, **options))
 
 
@@ -88,8 +89,6 @@ def test_sums_that_overflow_are_refused():
     huge = mpt.ClassStatistics.from_features([[1e154]], [0], 1)
     with pytest.raises(mpt.StatisticsError, match="squares: inf"):
         sum([huge] * 4)
-    with pytest.raises(mpt.StatisticsError, match="inf"):
-        mpt.ClassStatistics.from_features([[1e200]], [0], 1)
 
 
 @pytest.mark.slow

@@ -178,13 +178,24 @@ def deposit(
     Args:
         before: statistics of all vehicles in the last round with the departing one; they give mu.
         departed: the departing class, or several; all of them must be watched.
-        staying: statistics of the vehicles that stay, in that same round; they give M_d and S_d, so that nothing jumps
-            when nothing drifts. Default: `before`.
+        staying: statistics of the vehicles that stay, in that same round; they give M_d and S_d, which are then made
+            from the same samples as M_t and S_t later. Default: `before`.
         ridge: lambda of Eq. (1), relative to the mean squared length of the centred reference prototypes.
         cov_ridge: lambda_Sigma of Eq. (3).
 
     Returns:
         A `Deposit`, or for several classes a tuple of them in the given order.
+
+    Raises:
+        StatisticsError: where a departed class is not watched or has no samples, or no reference class is left.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> labels = np.repeat([0, 1, 2, 3], 50)
+        >>> features = rng.standard_normal((4, 8))[labels] + rng.standard_normal((200, 8))
+        >>> before = ClassStatistics.from_features(features, labels, num_classes=4, watched=[2])
+        >>> deposit(before, 2).classes
+        array([0, 1, 3])
     """
     staying = before if staying is None else staying
     for name, stats in (("before", before), ("staying", staying)):
@@ -202,6 +213,10 @@ def deposit(
             raise StatisticsError(f"before: class {c} has no samples at departure, there is no prototype to keep")
         require_watched(c, before, "before")
         require_watched(c, staying, "staying")
+        if staying.counts[c] > before.counts[c]:
+            raise StatisticsError(
+                f"staying: {staying.counts[c]} samples of departed class {c}, more than before's {before.counts[c]}"
+            )
 
     classes = np.setdiff1d(staying.reference_classes, before.watched)
     if not len(classes):
@@ -211,7 +226,8 @@ def deposit(
     if not spread_outside:
         warnings.warn(
             "deposit: the statistics have neither a scatter nor a span, so MPT-lite takes the spread from whole "
-            "features and will trust the remaining samples too little; make them with span=the reference prototypes",
+            "features, will trust the remaining samples too little, and cannot use statistics with a span later; "
+            "make them with span=the reference prototypes",
             stacklevel=2,
         )
     covariance = None if staying.scatter is None else staying.covariance()

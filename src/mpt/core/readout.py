@@ -1,5 +1,7 @@
 """Recognising classes by their prototypes: the nearest-class-mean readout under a Mahalanobis distance."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -105,7 +107,7 @@ class NearestClassMean:
     @cached_property
     def _factor(self) -> Floats | None:
         """The Cholesky factor L of S~; None: Euclidean."""
-        if self.covariance is None or np.trace(self.covariance) <= 0:
+        if self.covariance is None or not self.covariance.any():
             return None
         return cholesky_factor(regularize(self.covariance, self.cov_ridge), "covariance")
 

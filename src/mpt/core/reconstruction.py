@@ -133,6 +133,10 @@ def reconstruct(
 
     Returns:
         A `Reconstruction`, or for several deposits a tuple of them in the given order.
+
+    Raises:
+        StatisticsError: where `stats` do not watch the departed class, do not fit the deposit, lack what the variant
+            needs, or observe no reference class.
     """
     if variant not in VARIANTS:
         raise StatisticsError(f"variant: {variant!r}, should be one of {', '.join(map(repr, VARIANTS))}")

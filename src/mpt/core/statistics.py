@@ -1,6 +1,9 @@
-"""What a vehicle reports about its features: sums per class, and nothing about any one sample."""
+"""What a vehicle reports about its features: sums per class."""
+
+from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +20,7 @@ from mpt.core.wire import Reader, WireType, Writer
 
 _KIND = b"S"
 _SCATTER, _SPAN, _ORIGIN, _DIGEST = 1, 2, 4, 8
-_DIGEST_SIZE = 16
+_DIGEST_SIZE = 8
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,7 +35,7 @@ class ClassStatistics:
         squares: (C,), sum of |h|^2; where a `span` is given, of the part of h outside the span of its rows.
         scatter: (d, d), sum of h h^T over the samples of all classes that are not watched; None in MPT-lite.
         watched: classes left out of the scatter: departed, or so concentrated that a departure would lose them.
-        span: (k, d) or None, the reference prototypes that the server sent for MPT-lite.
+        span: (k, d) or None, the reference prototypes that the server sent for MPT-lite, `origin` not subtracted.
         origin: (d,), a vector near the features that the server broadcasts; zero by default. It keeps the numbers
             small, so that little cancels in the covariance and float32 suffices on the wire.
 
@@ -94,7 +97,7 @@ class ClassStatistics:
         span: ArrayLike | None = None,
         origin: ArrayLike | None = None,
         scatter: bool = True,
-    ) -> "ClassStatistics":
+    ) -> ClassStatistics:
         """The statistics of some samples; everything is summed in float64, whatever dtype comes in.
 
         Args:
@@ -128,6 +131,8 @@ class ClassStatistics:
                 if products is not None:
                     kept = h[~np.isin(c, watched_classes)] if watched_classes else h
                     products += gram(kept)
+        if not np.isfinite(squares).all():
+            raise StatisticsError("features: too large, their squares overflow float64; scale them down")
         return cls(
             np.bincount(classes, minlength=num_classes), sums, squares, products, watched_classes, span_rows, centre
         )
@@ -193,7 +198,7 @@ class ClassStatistics:
         """(d, r): an orthonormal basis of the span that `squares` are measured outside of; r = 0 without a span."""
         return np.zeros((self.dim, 0)) if self.span is None else check.read_only(span_basis(self.span))
 
-    def __add__(self, other: object) -> "ClassStatistics":
+    def __add__(self, other: object) -> ClassStatistics:
         if not isinstance(other, ClassStatistics):
             return self if isinstance(other, int) and other == 0 else NotImplemented
         self._check_mergeable(other)
@@ -210,7 +215,17 @@ class ClassStatistics:
 
     __radd__ = __add__
 
-    def _check_mergeable(self, other: "ClassStatistics") -> None:
+    @classmethod
+    def merge(cls, reports: Iterable[ClassStatistics]) -> ClassStatistics:
+        """The sum of the reports as they arrive, at least one: `sum(reports)` for those who check types."""
+        total: ClassStatistics | None = None
+        for report in reports:
+            total = report if total is None else total + report
+        if total is None:
+            raise StatisticsError("merge: no reports, should be at least one")
+        return total
+
+    def _check_mergeable(self, other: ClassStatistics) -> None:
         if (self.num_classes, self.dim) != (other.num_classes, other.dim):
             mine, theirs = f"({self.num_classes}, {self.dim})", f"({other.num_classes}, {other.dim})"
             raise StatisticsError(f"merge: (classes, dimension) are {mine} and {theirs}, should be the same")
@@ -241,9 +256,10 @@ class ClassStatistics:
         """The statistics as bytes for `from_bytes`: no pickle, the scatter packed, classes without samples left out.
 
         Args:
-            dtype: of the sums on the wire. float32 halves the message; give an `origin` near the features then.
-            frame: whether to include `span` and `origin`. A vehicle that answers a server which sent them need not
-                echo them: 16 bytes stand for them, and the server gives them to `from_bytes`.
+            dtype: of the sums on the wire, "float64" or "float32". float32 halves the message; give an `origin` near
+                the features then. Where the covariance would be lost to rounding, a warning tells.
+            frame: whether to include `span` and `origin`. A vehicle that answers a server which sent them, or sent
+                none, need not echo them: 16 bytes stand for them, and the server gives them to `from_bytes`.
         """
         present = self.counts > 0
         span = self.span if frame else None
@@ -255,11 +271,13 @@ class ClassStatistics:
             | _DIGEST * (not frame)
         )
         writer = Writer(_KIND, flags, dtype)
+        if writer.narrow:
+            self._warn_of_cancellation()
         writer.numbers("4I", self.num_classes, self.dim, len(self.watched), 0 if span is None else len(span))
         writer.integers(self.counts)
         writer.integers(np.array(self.watched, dtype=np.int64))
         if not frame:
-            writer.raw(_digest(self.span, self.origin))
+            writer.raw(_digest(self.span) + _digest(self.origin))
         if span is not None:
             writer.exact(span)
         if origin is not None:
@@ -277,12 +295,12 @@ class ClassStatistics:
         *,
         span: ArrayLike | None = None,
         origin: ArrayLike | None = None,
-    ) -> "ClassStatistics":
+    ) -> ClassStatistics:
         """What `to_bytes` was called on; truncated, altered or foreign bytes raise `StatisticsError`.
 
         Args:
             data: the bytes.
-            span: what the server sent as span, where the bytes leave it out (`frame=False`).
+            span: what the server sent as span, bit for bit; needed where the bytes leave it out (`frame=False`).
             origin: what the server sent as origin, likewise.
         """
         reader = Reader(data, _KIND)
@@ -293,21 +311,35 @@ class ClassStatistics:
         span_rows = None if span is None else check.as_floats(span, "span", (None, d))
         centre = np.zeros(d) if origin is None else check.as_floats(origin, "origin", (d,))
         if reader.flags & _DIGEST:
-            if reader.raw(_DIGEST_SIZE) != _digest(span_rows, centre):
-                raise StatisticsError(
-                    "ClassStatistics bytes: made with another span or origin than given to from_bytes"
-                )
-        elif span is not None or origin is not None:
-            raise StatisticsError("ClassStatistics bytes: they carry their span and origin, give none to from_bytes")
+            agree = [reader.raw(_DIGEST_SIZE) == _digest(span_rows), reader.raw(_DIGEST_SIZE) == _digest(centre)]
         else:
-            span_rows = reader.exact(num_span, d) if reader.flags & _SPAN else None
-            centre = reader.exact(d) if reader.flags & _ORIGIN else centre
+            sent_span = reader.exact(num_span, d) if reader.flags & _SPAN else None
+            sent_origin = reader.exact(d) if reader.flags & _ORIGIN else np.zeros(d)
+            agree = [span is None or same(span_rows, sent_span), origin is None or same(centre, sent_origin)]
+            span_rows, centre = sent_span, sent_origin
+        if not all(agree):
+            name = "origin" if agree[0] else "span"
+            raise StatisticsError(f"ClassStatistics bytes: made with another {name} than given to from_bytes")
         present = counts != 0
         sums[present] = reader.reals(int(present.sum()), d)
         squares[present] = reader.reals(int(present.sum()))
         scatter = reader.symmetric(d) if reader.flags & _SCATTER else None
         reader.finish()
         return cls(counts, sums, squares, scatter, watched, span_rows, centre)
+
+    def _warn_of_cancellation(self) -> None:
+        """Where the scatter is mostly that of the means, little of the covariance survives float32."""
+        if self.scatter is None:
+            return
+        pooled = self.reference_classes
+        counts, whole = self.counts[pooled], float(np.trace(self.scatter))
+        within = whole - float(np.sum(np.sum(self.sums[pooled] ** 2, axis=1) / counts))
+        if int(counts.sum()) > len(pooled) and rounding_level(int(counts.sum())) * whole < within < 1e-4 * whole:
+            warnings.warn(
+                f"to_bytes: only {within / whole:.0e} of the scatter is within classes, so float32 loses much of the "
+                "covariance; make the statistics with an origin near the features, such as the last overall_mean",
+                stacklevel=3,
+            )
 
     @property
     def nbytes(self) -> int:
@@ -320,9 +352,7 @@ def rounding_level(samples: int) -> float:
     return float(np.finfo(np.float64).eps * (64 + np.sqrt(samples)))
 
 
-def _digest(span: Floats | None, origin: Floats) -> bytes:
-    """What stands for span and origin where the receiver has them."""
-    digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
-    digest.update(b"none" if span is None else span.astype("<f8").tobytes())
-    digest.update(b"origin" + origin.astype("<f8").tobytes())
-    return digest.digest()
+def _digest(array: Floats | None) -> bytes:
+    """What stands for a span or an origin where the receiver has it; all of its bits count."""
+    data = b"none" if array is None else array.astype("<f8").tobytes()
+    return hashlib.blake2b(data, digest_size=_DIGEST_SIZE).digest()

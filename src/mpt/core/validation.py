@@ -109,10 +109,9 @@ def as_counts(value: ArrayLike, name: str) -> Ints:
 
 def as_int(value: object, name: str, *, least: int) -> int:
     """`value` as an integer of at least `least`."""
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise StatisticsError(f"{name}: {value!r}, should be an integer") from None
+    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
+        raise StatisticsError(f"{name}: {value!r}, should be an integer")
+    number = operator.index(value)
     if number < least:
         raise StatisticsError(f"{name}: {number}, should be at least {least}")
     return number
@@ -120,10 +119,9 @@ def as_int(value: object, name: str, *, least: int) -> int:
 
 def as_ridge(value: object, name: str) -> float:
     """`value` as a finite number that is not negative."""
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise StatisticsError(f"{name}: {value!r}, should be a number") from None
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+        raise StatisticsError(f"{name}: {value!r}, should be a number")
+    number = float(value)
     if not math.isfinite(number) or number < 0:
         raise StatisticsError(f"{name}: {number}, should be finite and not negative")
     return number
@@ -139,6 +137,8 @@ def as_class(value: object, name: str, num_classes: int) -> int:
 
 def as_classes(value: object, name: str, num_classes: int) -> tuple[int, ...]:
     """`value`, one class or several, as class indices in the given order, each once."""
+    if value is None:
+        raise StatisticsError(f"{name}: None, should be a class index or several; () for none")
     if not is_several(value):
         return (as_class(value, name, num_classes),)
     return tuple(dict.fromkeys(as_class(c, name, num_classes) for c in value))
@@ -167,6 +167,8 @@ def as_features(value: ArrayLike, d: int | None = None) -> NDArray[Any]:
     features = as_array(value, "features")
     if features.ndim == 1 and d is not None and features.shape == (d,):
         raise StatisticsError(f"features: shape is ({d},), should be (N, {d}); one sample is features[None, :]")
+    if features.ndim != 2:
+        raise StatisticsError(f"features: shape is {features.shape}, should be (N, d), one row a sample")
     check_shape(features, "features", (None, d))
     if features.shape[1] == 0:
         raise StatisticsError("features: the feature dimension is 0, should be at least 1")

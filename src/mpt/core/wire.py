@@ -40,7 +40,8 @@ class Writer:
         if name not in ("float32", "float64"):
             raise StatisticsError(f"dtype: {dtype!r}, should be 'float32' or 'float64'")
         self._kind, self._real = kind, np.dtype(name).newbyteorder("<")
-        self._flags = flags | (_FLOAT32 if name == "float32" else 0)
+        self.narrow = name == "float32"
+        self._flags = flags | _FLOAT32 * self.narrow
         self._parts: list[bytes] = []
 
     def raw(self, data: bytes) -> None:
