@@ -248,12 +248,13 @@ def test_torchvision_by_name(package):
 
     made = {"net": Net, "convs": lambda: nn.Conv2d(3, 2, 3)}
     package("torchvision")
-    package("torchvision.models", list_models=lambda: list(made), get_model=lambda name, *, weights: made[name]())
+    models = package("torchvision.models", get_model=lambda name, *, weights: made[name]())
+    models.list_models = lambda module: list(made) if module is models else []
     for channels in (1, 3):
         model = build("torchvision:net", **OPTIONS | {"in_channels": channels})
         assert model.dim == 8
         assert model(torch.zeros(2, channels, 28, 28)).shape == (2, 4)
-    with pytest.raises(LearningError, match="torchvision has no model 'walrus'"):
+    with pytest.raises(LearningError, match="torchvision has no classifier 'walrus'"):
         build("torchvision:walrus", **OPTIONS)
     with pytest.raises(LearningError, match="torchvision's convs has no linear layer"):
         build("torchvision:convs", **OPTIONS)

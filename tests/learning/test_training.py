@@ -51,7 +51,7 @@ def test_one_epoch_is_sgd_written_out():
         for batch in (order[:4], order[4:8], order[8:]):
             inputs = (images[batch].double() / 255 - 0.5) / 0.25
             value = nn.functional.cross_entropy(expected(inputs), labels[batch])
-            losses += [float(value)] * len(batch)
+            losses += [float(value.detach())] * len(batch)
             gradients = torch.autograd.grad(value, parameters)
             step = [g + 5e-4 * p for g, p in zip(gradients, parameters, strict=True)]
             velocity = step if velocity is None else [0.9 * v + s for v, s in zip(velocity, step, strict=True)]

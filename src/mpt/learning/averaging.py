@@ -28,7 +28,9 @@ def batchnorm_prefixes(model: nn.Module) -> tuple[str, ...]:
     )
 
 
-def average(states: Iterable[State], weights: Iterable[float], *, batchnorm: nn.Module | Iterable[str]) -> State:
+def average(
+    states: Iterable[State], weights: Iterable[float], *, batchnorm: nn.Module | Iterable[str]
+) -> dict[str, Tensor]:
     """The weighted mean of several vehicles' models; see `RunningAverage`, which does it one vehicle at a time.
 
     Args:
@@ -130,10 +132,14 @@ class RunningAverage:
                     f"state: {name} is {tensor.dtype} of shape {tuple(tensor.shape)}, should be {dtype} of shape "
                     f"{tuple(shape)} as in the first state"
                 )
-        real = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
-        if real and not bool(torch.stack([tensor.isfinite().all() for tensor in real.values()]).all()):
-            name = next(name for name, tensor in real.items() if not bool(tensor.isfinite().all()))
+        real = {name: tensor.isfinite().all() for name, tensor in state.items() if tensor.is_floating_point()}
+        if name := _first_false(real):
             raise LearningError(f"state: {name} has entries that are NaN or infinite, all should be finite")
-        for name in self._mean_of:
-            if bool((state[name] < 0).any()):
-                raise LearningError(f"state: {name} has negative entries, a variance should not")
+        if name := _first_false({name: (state[name] >= 0).all() for name in self._mean_of}):
+            raise LearningError(f"state: {name} has negative entries, a variance should not")
+
+
+def _first_false(flags: dict[str, Tensor]) -> str:
+    """The first name whose flag is false, or ""; asks the device once, however many there are."""
+    answers = torch.stack(list(flags.values())).tolist() if flags else []
+    return next((name for name, answer in zip(flags, answers, strict=True) if not answer), "")

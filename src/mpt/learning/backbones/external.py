@@ -24,10 +24,12 @@ def from_timm(name: str, in_channels: int, image_size: int) -> nn.Module:
 
 
 def from_torchvision(name: str, in_channels: int, image_size: int) -> nn.Module:
-    """torchvision's model `name`, not pretrained, without its last linear layer; grey images go in three times."""
+    """torchvision's classifier `name`, not pretrained, without its last linear layer; grey images go in three times."""
     models = _package("torchvision.models", name)
-    if name not in models.list_models():
-        raise LearningError(f"backbone: torchvision has no model {name!r}, torchvision.models.list_models() names them")
+    if name not in models.list_models(module=models):
+        raise LearningError(
+            f"backbone: torchvision has no classifier {name!r}, torchvision.models.list_models(module=torchvision.models) names them"
+        )
     model = _sized(
         lambda **size: models.get_model(name, weights=None, **size), {"image_size": image_size}, f"torchvision:{name}"
     )
