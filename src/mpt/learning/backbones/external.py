@@ -28,7 +28,7 @@ def from_torchvision(name: str, in_channels: int, image_size: int) -> nn.Module:
     models = _package("torchvision.models", name)
     if name not in models.list_models(module=models):
         raise LearningError(
-            f"backbone: torchvision has no classifier {name!r}, torchvision.models.list_models(module=torchvision.models) names them"
+            f"backbone: torchvision has no classifier {name!r}, torchvision.models.list_models() names them"
         )
     model = _sized(
         lambda **size: models.get_model(name, weights=None, **size), {"image_size": image_size}, f"torchvision:{name}"
