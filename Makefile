@@ -32,7 +32,7 @@ bench: .venv/ready
 	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "'$(PYTHON)' is no Python 3.11 or newer; name one: make PYTHON=/path/to/python3 $(MAKECMDGOALS)"; exit 1; }
 	'$(PYTHON)' -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,sim]"
 	@touch $@
 
 clean:

@@ -1,0 +1,145 @@
+"""FedAvg: the mean of the vehicles' models by sample counts, with BatchNorm's running statistics pooled."""
+
+import math
+from collections.abc import Iterable, Mapping
+from itertools import zip_longest
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from mpt.learning.errors import LearningError
+
+State = Mapping[str, Tensor]
+"""What `model.state_dict()` returns."""
+
+
+def batchnorm_prefixes(model: nn.Module) -> tuple[str, ...]:
+    """The names of the BatchNorm layers that keep running statistics, found by their type.
+
+    Example:
+        >>> batchnorm_prefixes(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)))
+        ('1',)
+    """
+    return tuple(
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, _BatchNorm) and module.running_mean is not None
+    )
+
+
+def average(
+    states: Iterable[State], weights: Iterable[float], *, batchnorm: nn.Module | Iterable[str]
+) -> dict[str, Tensor]:
+    """The weighted mean of several vehicles' models; see `RunningAverage`, which does it one vehicle at a time.
+
+    Args:
+        states: the vehicles' state dicts; an iterator that yields one after the other will do.
+        weights: their numbers of samples, as many as there are states.
+        batchnorm: the model, or the names of its BatchNorm layers as `batchnorm_prefixes` gives them.
+    """
+    running = RunningAverage(batchnorm)
+    for state, weight in zip_longest(states, weights):
+        if state is None or weight is None:
+            raise LearningError("states, weights: not as many of one as of the other, each vehicle should have both")
+        running.add(state, weight)
+    return running.state()
+
+
+class RunningAverage:
+    """The weighted mean of models that come one after the other; holds one model's worth of float64 sums.
+
+    With p_k = w_k / sum w, parameters and other real numbers become sum_k p_k x_k. A BatchNorm layer's running mean
+    becomes m = sum_k p_k m_k and its running variance that of the pooled samples, sum_k p_k (v_k + (m_k - m)^2).
+    Integers (the batches BatchNorm has seen) become the largest of the vehicles'. The order of the vehicles matters
+    only to float64 rounding. A vehicle of weight 0 is checked and then changes nothing.
+    """
+
+    def __init__(self, batchnorm: nn.Module | Iterable[str]) -> None:
+        prefixes = batchnorm_prefixes(batchnorm) if isinstance(batchnorm, nn.Module) else tuple(batchnorm)
+        joined = [f"{prefix}." if prefix else "" for prefix in prefixes]
+        self._mean_of = {f"{prefix}running_var": f"{prefix}running_mean" for prefix in joined}
+        self._weight = 0.0
+        self._layout: dict[str, tuple[torch.Size, torch.dtype]] = {}
+        self._means: dict[str, Tensor] = {}
+        self._spreads: dict[str, Tensor] = {}
+        self._largest: dict[str, Tensor] = {}
+
+    @property
+    def weight(self) -> float:
+        """The sum of the weights so far."""
+        return self._weight
+
+    def add(self, state: State, weight: float) -> None:
+        """Take in one vehicle's model; a state that does not fit is refused and changes nothing."""
+        if not math.isfinite(weight) or weight < 0:
+            raise LearningError(f"weight: {weight}, should be finite and not negative")
+        self._check(state)
+        if not self._layout:
+            self._layout = {name: (tensor.shape, tensor.dtype) for name, tensor in state.items()}
+        if weight == 0:
+            return
+        with torch.no_grad():
+            self._take_in(state, weight)
+
+    def state(self) -> dict[str, Tensor]:
+        """The average so far, in the dtypes of the first vehicle's model, for `model.load_state_dict`."""
+        if self._weight == 0:
+            raise LearningError("weights: their sum is 0, at least one vehicle should have samples")
+        merged = {}
+        for name, (_, dtype) in self._layout.items():
+            if name in self._largest:
+                merged[name] = self._largest[name].clone()
+            elif name in self._spreads:
+                merged[name] = (self._spreads[name] / self._weight).to(dtype)
+            else:
+                merged[name] = self._means[name].to(dtype, copy=True)
+        return merged
+
+    def _take_in(self, state: State, weight: float) -> None:
+        """Chan's update of means and of sums of squared deviations: nothing cancels, however large the means are."""
+        before, self._weight = self._weight, self._weight + weight
+        share = weight / self._weight
+        for name, variance in state.items():
+            if name in self._mean_of:
+                spread = weight * variance.double()
+                if before:
+                    apart = state[self._mean_of[name]].double() - self._means[self._mean_of[name]]
+                    spread += self._spreads[name] + weight * before / self._weight * apart**2
+                self._spreads[name] = spread
+        for name, tensor in state.items():
+            if name in self._mean_of:
+                continue
+            if not tensor.is_floating_point():
+                self._largest[name] = torch.maximum(self._largest[name], tensor) if before else tensor.clone()
+            elif before:
+                self._means[name] += share * (tensor.double() - self._means[name])
+            else:
+                self._means[name] = tensor.to(torch.float64, copy=True)
+
+    def _check(self, state: State) -> None:
+        for variance, mean in self._mean_of.items():
+            if variance not in state or mean not in state:
+                raise LearningError(f"state: {mean} or {variance} is missing, though batchnorm names that layer")
+        if self._layout and state.keys() != self._layout.keys():
+            name = min(state.keys() ^ self._layout.keys())
+            where = "only in this state" if name in state else "missing from this state"
+            raise LearningError(f"state: {name} is {where}, all vehicles should have the same entries")
+        for name, tensor in state.items():
+            shape, dtype = self._layout.get(name, (tensor.shape, tensor.dtype))
+            if (tensor.shape, tensor.dtype) != (shape, dtype):
+                raise LearningError(
+                    f"state: {name} is {tensor.dtype} of shape {tuple(tensor.shape)}, should be {dtype} of shape "
+                    f"{tuple(shape)} as in the first state"
+                )
+        real = {name: tensor.isfinite().all() for name, tensor in state.items() if tensor.is_floating_point()}
+        if name := _first_false(real):
+            raise LearningError(f"state: {name} has entries that are NaN or infinite, all should be finite")
+        if name := _first_false({name: (state[name] >= 0).all() for name in self._mean_of}):
+            raise LearningError(f"state: {name} has negative entries, a variance should not")
+
+
+def _first_false(flags: dict[str, Tensor]) -> str:
+    """The first name whose flag is false, or ""; asks the device once, however many there are."""
+    answers = torch.stack(list(flags.values())).tolist() if flags else []
+    return next((name for name, answer in zip(flags, answers, strict=True) if not answer), "")

@@ -1,0 +1,97 @@
+"""Backbones by name, in plain torch, and the classifier they become."""
+
+import operator
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from mpt.learning.backbones.classifier import Classifier
+from mpt.learning.backbones.cnn3 import CNN3
+from mpt.learning.backbones.external import from_function, from_timm, from_torchvision, measure_dim
+from mpt.learning.backbones.mobilenetv3 import MobileNetV3
+from mpt.learning.backbones.resnet18 import ResNet18
+from mpt.learning.backbones.vit_tiny import ViTTiny
+from mpt.learning.errors import LearningError
+from mpt.learning.randomness import derive_seed, isolated
+
+__all__ = ["BACKBONES", "MAX_SIZE", "MIN_SIZE", "Backbone", "Classifier", "build"]
+
+MIN_SIZE, MAX_SIZE = 28, 224
+
+
+class Backbone(NamedTuple):
+    """How to make one, from (in_channels, image_size), and what it is in one line."""
+
+    builder: Callable[[int, int], nn.Module]
+    description: str
+
+
+BACKBONES: dict[str, Backbone] = {
+    "cnn3": Backbone(CNN3, "three 3x3 convolutions of 32, 64, 128 channels, 0.1M parameters, d = 128"),
+    "resnet18": Backbone(ResNet18, "ResNet-18, small-image stem up to 64 pixels, 11.2M parameters, d = 512"),
+    "mobilenetv3": Backbone(
+        MobileNetV3, "MobileNetV3-Large, fewer strides up to 128 pixels, 4.2M parameters, d = 1280"
+    ),
+    "vit-tiny": Backbone(ViTTiny, "ViT-Tiny, patches of 4, 8 or 16 pixels, class token, 5.4M parameters, d = 192"),
+}
+
+
+def build(spec: str, *, num_classes: int, in_channels: int, image_size: int, seed: int) -> Classifier:
+    """A classifier whose weights follow from `seed` alone; torch's global generator is left as it was.
+
+    Args:
+        spec: a name in `BACKBONES` (28 to 224 pixels, 1 or 3 channels); "timm:NAME" or "torchvision:NAME" where that
+            package is installed, never pretrained; or "pkg.module:function", the user's own
+            function(in_channels, image_size) -> nn.Module with an attribute `dim`, from images to (N, dim) features.
+        num_classes: C, the length of the logits.
+        in_channels: 1 for grey images, 3 for colour.
+        image_size: height and width in pixels.
+        seed: any integer. Two heads of different length sit on the same backbone for the same seed.
+
+    Returns:
+        The classifier on the CPU, in training mode.
+    """
+    num_classes = _at_least_one(num_classes, "num_classes")
+    in_channels = _at_least_one(in_channels, "in_channels")
+    image_size = _at_least_one(image_size, "image_size")
+    with torch.device("cpu"), isolated(derive_seed(seed, "model")):
+        backbone = _make(spec, in_channels, image_size)
+        dim = measure_dim(backbone, spec, in_channels, image_size)
+        declared = getattr(backbone, "dim", dim)
+        if isinstance(declared, int) and declared != dim:
+            raise LearningError(f"backbone: {spec} says dim = {declared}, but its features have length {dim}")
+        return Classifier(backbone, dim, num_classes=num_classes, in_channels=in_channels, image_size=image_size)
+
+
+def _make(spec: str, in_channels: int, image_size: int) -> nn.Module:
+    if spec in BACKBONES:
+        if not MIN_SIZE <= image_size <= MAX_SIZE:
+            raise LearningError(
+                f"image_size: {image_size}, should be from {MIN_SIZE} to {MAX_SIZE} pixels for the backbone {spec}"
+            )
+        if in_channels not in (1, 3):
+            raise LearningError(f"in_channels: {in_channels}, should be 1 or 3 for the backbone {spec}")
+        return BACKBONES[spec].builder(in_channels, image_size)
+    source, colon, name = spec.partition(":")
+    if not colon:
+        raise LearningError(
+            f"backbone: {spec!r}, should be one of {', '.join(BACKBONES)}, or timm:NAME, torchvision:NAME or "
+            "pkg.module:function"
+        )
+    if source == "timm":
+        return from_timm(name, in_channels, image_size)
+    if source == "torchvision":
+        return from_torchvision(name, in_channels, image_size)
+    return from_function(spec, in_channels, image_size)
+
+
+def _at_least_one(value: object, name: str) -> int:
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise LearningError(f"{name}: {value!r}, should be an integer") from None
+    if number < 1:
+        raise LearningError(f"{name}: {number}, should be at least 1")
+    return number

@@ -1,0 +1,195 @@
+"""A vehicle's work on its own data: local epochs, and features and logits under the current model.
+
+This is the readable reference: one vehicle after the other, one batch after the other.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from mpt.learning.augmentation import AUGMENTATIONS, draw_epoch, normalise, take
+from mpt.learning.backbones.classifier import Classifier
+from mpt.learning.errors import LearningError
+from mpt.learning.losses import Loss, cross_entropy, fedlc
+from mpt.learning.randomness import isolated
+
+__all__ = ["Loss", "Settings", "Trained", "cross_entropy", "embed", "fedlc", "predict_logits", "train"]
+
+EMBED_BATCH = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a vehicle trains in one round.
+
+    Attributes:
+        epochs: passes over its own data; 0 leaves the model as it is.
+        lr: learning rate of SGD.
+        momentum: of SGD, from fresh state every round.
+        weight_decay: on all parameters.
+        batch_size: at least 2, because BatchNorm cannot train on one sample.
+        augment: "none", "flip" or "crop-flip".
+    """
+
+    epochs: int = 5
+    lr: float = 0.01
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    batch_size: int = 64
+    augment: str = "none"
+
+    def __post_init__(self) -> None:
+        for name, least in (("epochs", 0), ("batch_size", 2)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise LearningError(f"{name}: {value!r}, should be an integer of at least {least}")
+        for name in ("lr", "momentum", "weight_decay"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+                raise LearningError(f"{name}: {value!r}, should be a finite number that is not negative")
+        if self.lr == 0:
+            raise LearningError("lr: 0, should be positive")
+        if self.momentum >= 1:
+            raise LearningError(f"momentum: {self.momentum}, should be below 1")
+        if self.augment not in AUGMENTATIONS:
+            raise LearningError(f"augment: {self.augment!r}, should be one of {', '.join(AUGMENTATIONS)}")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a vehicle's training came to.
+
+    Attributes:
+        loss: the mean over all samples of all epochs, as they were trained on; NaN if there was nothing to train on.
+        samples: the vehicle's number of samples, its weight in the average.
+    """
+
+    loss: float
+    samples: int
+
+
+def train(
+    model: Classifier,
+    images: Tensor,
+    labels: Tensor,
+    settings: Settings,
+    *,
+    generator: torch.Generator,
+    loss: Loss = cross_entropy,
+) -> Trained:
+    """Train `model` in place on one vehicle's data by SGD from fresh optimiser state.
+
+    Every epoch takes the samples in a new order, all of them but a last batch of one sample, which is left out because
+    BatchNorm cannot train on it. Without samples, or with a single one, the model stays as it is. What is random comes
+    from `generator` alone; dropout inside the model, if any, from torch's global generators seeded with
+    `generator.initial_seed()` for the time being.
+
+    Args:
+        images: (N, C, H, W) uint8, on the model's device.
+        labels: (N,) int64, on the model's device.
+        generator: as `mpt.learning.generator` makes it for this round and vehicle.
+        loss: `cross_entropy`, `fedlc(counts)`, or another function of logits and labels.
+    """
+    _check_images(model, images)
+    _check_labels(model, images, labels)
+    n, device = len(labels), images.device
+    dtype = model.head.weight.dtype
+    optimiser = torch.optim.SGD(
+        [p for p in model.parameters() if p.requires_grad],
+        lr=settings.lr,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+    )
+    total, seen = torch.zeros((), device=device, dtype=torch.float64), 0
+    with _mode(model, training=True), isolated(generator.initial_seed(), device):
+        for _ in range(settings.epochs):
+            epoch = draw_epoch(n, model.image_size, settings.augment, generator, device)
+            for batch in batches(n, settings.batch_size):
+                inputs = normalise(take(images, epoch, batch), dtype)
+                value = loss(model(inputs), labels[epoch.order[batch]])
+                optimiser.zero_grad(set_to_none=True)
+                value.backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+                size = batch.stop - batch.start
+                total += value.detach() * size
+                seen += size
+    return Trained(float(total) / seen if seen else math.nan, n)
+
+
+def batches(n: int, batch_size: int) -> Iterator[slice]:
+    """The positions of each batch of an epoch of `n` samples; a last batch of one is left out.
+
+    Example:
+        >>> list(batches(5, 2))
+        [slice(0, 2, None), slice(2, 4, None)]
+    """
+    for start in range(0, n - 1, batch_size):
+        yield slice(start, min(n, start + batch_size))
+
+
+def embed(model: Classifier, images: Tensor, batch_size: int = EMBED_BATCH) -> Tensor:
+    """The features (N, d) of uint8 images (N, C, H, W), in evaluation mode, without gradients."""
+    return _batched(model, model.features, images, batch_size, model.dim)
+
+
+def predict_logits(model: Classifier, images: Tensor, batch_size: int = EMBED_BATCH) -> Tensor:
+    """The logits (N, num_classes) of uint8 images (N, C, H, W), in evaluation mode, without gradients."""
+    return _batched(model, model, images, batch_size, model.num_classes)
+
+
+def _batched(
+    model: Classifier, function: Callable[[Tensor], Tensor], images: Tensor, batch_size: int, width: int
+) -> Tensor:
+    _check_images(model, images)
+    if batch_size < 1:
+        raise LearningError(f"batch_size: {batch_size}, should be at least 1")
+    dtype = model.head.weight.dtype
+    rows = torch.empty((len(images), width), dtype=dtype, device=images.device)
+    with _mode(model, training=False), torch.no_grad():
+        for start in range(0, len(images), batch_size):
+            batch = slice(start, start + batch_size)
+            rows[batch] = function(normalise(images[batch], dtype))
+    return rows
+
+
+@contextmanager
+def _mode(model: nn.Module, *, training: bool) -> Iterator[None]:
+    """The model in training or evaluation mode; after, every module of it is in its own mode again."""
+    before = [(module, module.training) for module in model.modules()]
+    model.train(training)
+    try:
+        yield
+    finally:
+        for module, was in before:
+            module.training = was
+
+
+def _check_images(model: Classifier, images: Tensor) -> None:
+    if images.dtype != torch.uint8:
+        raise LearningError(f"images: dtype is {images.dtype}, should be torch.uint8")
+    wanted = (model.in_channels, model.image_size, model.image_size)
+    if images.ndim != 4 or tuple(images.shape[1:]) != wanted:
+        shape = "(N, " + ", ".join(map(str, wanted)) + ")"
+        raise LearningError(f"images: shape is {tuple(images.shape)}, should be {shape} for this model")
+    if images.device != model.head.weight.device:
+        raise LearningError(f"images: on {images.device}, should be on {model.head.weight.device} like the model")
+
+
+def _check_labels(model: Classifier, images: Tensor, labels: Tensor) -> None:
+    if labels.dtype != torch.int64:
+        raise LearningError(f"labels: dtype is {labels.dtype}, should be torch.int64")
+    if labels.shape != images.shape[:1]:
+        raise LearningError(f"labels: shape is {tuple(labels.shape)}, should be ({len(images)},)")
+    if labels.device != images.device:
+        raise LearningError(f"labels: on {labels.device}, should be on {images.device} like the images")
+    if len(labels):
+        low, high = torch.stack(labels.aminmax()).tolist()
+        if low < 0 or high >= model.num_classes:
+            raise LearningError(
+                f"labels: class {low if low < 0 else high}, but there are {model.num_classes} classes "
+                f"(0 to {model.num_classes - 1})"
+            )
