@@ -40,10 +40,13 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         pillow = require_pillow(Request("contact_sheet"))
         dataset = load(options.spec, image_size=options.image_size)
+        pillow.fromarray(sheet(dataset, options.columns, options.zoom)).save(options.out, "PNG", optimize=True)
     except DataError as error:
         print(error, file=sys.stderr)
         return 2
-    pillow.fromarray(sheet(dataset, options.columns, options.zoom)).save(options.out, optimize=True)
+    except OSError:
+        print(f"{options.out}: cannot be written, should be a PNG file in a folder that exists", file=sys.stderr)
+        return 2
     print(f"{options.out}: {dataset!r}; rows from the top: {', '.join(dataset.classes)}")
     return 0
 

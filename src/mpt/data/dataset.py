@@ -101,7 +101,7 @@ class Dataset:
             if highest >= self.num_classes:
                 raise DataError(
                     f"{which} labels: sample {int(np.argmax(split.labels))} has {highest}, "
-                    f"but there are {self.num_classes} classes (0 to {self.num_classes - 1})"
+                    f"should be 0 to {self.num_classes - 1} for {self.num_classes} classes"
                 )
         if self.train.image_shape != self.test.image_shape:
             raise DataError(

@@ -18,6 +18,7 @@ from mpt.data.errors import DataError
 from mpt.data.request import Request
 
 SMALLEST_SIDE, LARGEST_SIDE = 28, 224
+_ORIENTATION, _SIDEWAYS = 0x0112, (5, 6, 7, 8)
 _GREY = ("1", "L", "LA", "I;16")
 
 
@@ -45,29 +46,28 @@ def decoded(
 ) -> Dataset:
     """A dataset of encoded images. Grey stays one channel where all are grey; `image_side` says the size."""
     pillow = require_pillow(request)
-    headers = {which: [header(pillow, e) for e in images] for which, (images, _) in (("train", train), ("test", test))}
-    every = headers["train"] + headers["test"]
-    size = image_side(headers["train"], every, request.image_size)
-    grey = all(h.grey for h in every)
-    splits = [
-        Split(np.stack([pixels(pillow, e, size, grey) for e in images]), labels) for images, labels in (train, test)
-    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        headers = [[header(pillow, e) for e in images] for images, _ in (train, test)]
+        every = headers[0] + headers[1]
+        side, grey = image_side(headers[0], every, request.image_size), all(h.grey for h in every)
+        splits = [
+            Split(np.stack([pixels(pillow, e, side, grey) for e in images]), labels) for images, labels in (train, test)
+        ]
     return Dataset(name, tuple(classes), *splits)
 
 
-def image_side(train: Sequence[Header], every: Sequence[Header], wanted: int | None) -> tuple[int, int]:
-    """(width, height) for all images: `wanted` if given; the size they have if it is one, square and 28 to 224.
+def image_side(train: Sequence[Header], every: Sequence[Header], wanted: int | None) -> int:
+    """The side of all images, which are square: `wanted` if given, or what they have if that is one square size.
 
-    Otherwise a square as large as the median of the training images' shorter sides, within 28 to 224.
+    Otherwise, and where they have more than 224, the median of the training images' shorter sides, within 28 to 224.
     """
     if wanted is not None:
-        return wanted, wanted
-    sizes = {(h.width, h.height) for h in every}
+        return wanted
     side = int(statistics.median(min(h.width, h.height) for h in train))
-    if len(sizes) == 1 and sizes == {(side, side)} and side <= LARGEST_SIDE:
-        return side, side
-    side = min(max(side, SMALLEST_SIDE), LARGEST_SIDE)
-    return side, side
+    if side <= LARGEST_SIDE and all((h.width, h.height) == (side, side) for h in every):
+        return side
+    return min(max(side, SMALLEST_SIDE), LARGEST_SIDE)
 
 
 def require_pillow(request: Request) -> ModuleType:
@@ -83,24 +83,24 @@ def header(pillow: ModuleType, encoded: Encoded) -> Header:
     """Size and kind of an image, its orientation applied."""
     with _opened(pillow, encoded) as image:
         width, height = image.size
-        if image.getexif().get(0x0112, 1) >= 5:
+        if "exif" in image.info and image.getexif().get(_ORIENTATION, 1) in _SIDEWAYS:
             width, height = height, width
         return Header(width, height, image.mode in _GREY)
 
 
-def pixels(pillow: ModuleType, encoded: Encoded, size: tuple[int, int], grey: bool) -> Images:
-    """(H, W, C) of one image, antialiased bilinear where its size differs."""
+def pixels(pillow: ModuleType, encoded: Encoded, side: int, grey: bool) -> Images:
+    """(side, side, C) of one image, antialiased bilinear where its size differs."""
     from PIL import ImageOps
 
     with _opened(pillow, encoded) as opened:
-        image = ImageOps.exif_transpose(opened)
+        image = ImageOps.exif_transpose(opened) if "exif" in opened.info else opened
         if image.mode == "I;16":
             image = pillow.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         if image.mode in ("P", "PA"):
             image = image.convert("RGBA")
         image = image.convert("L" if grey else "RGB")
-        if image.size != size:
-            image = image.resize(size, pillow.Resampling.BILINEAR)
+        if image.size != (side, side):
+            image = image.resize((side, side), pillow.Resampling.BILINEAR)
         array: Images = np.array(image, dtype=np.uint8)
     return array[:, :, None] if grey else array
 
@@ -110,9 +110,7 @@ def _opened(pillow: ModuleType, encoded: Encoded) -> Iterator[Any]:
     """The image, open; whatever Pillow finds wrong with it while it is in use becomes one sentence."""
     source = io.BytesIO(encoded.source) if isinstance(encoded.source, bytes) else encoded.source
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with pillow.open(source) as image:
-                yield image
+        with pillow.open(source) as image:
+            yield image
     except Exception as error:
         raise DataError(f"{encoded.where}: cannot be decoded, should be a whole JPEG or PNG image") from error

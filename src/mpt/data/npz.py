@@ -38,7 +38,7 @@ def load_npz(request: Request) -> Dataset:
     if not path.is_file():
         raise request.error(f"no file {path}, should be one that mpt.data.save_npz wrote")
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             missing = [f for f in _FIELDS if f not in stored]
             fields = {} if missing else {f: stored[f] for f in _FIELDS}
     except (

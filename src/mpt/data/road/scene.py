@@ -161,7 +161,7 @@ def _in_front(canvas: Canvas, dice: Dice, x: Floats, y: Floats, pixel: float, gr
     canvas.paint(
         Part(_beside(box(reach + 0.12, 2.0, top - 0.35, top - 0.08), side), colour * 0.4, vehicle), x, y, pixel
     )
-    wall, height = dice.chance(0.12), ground + dice.between(0.1, 0.5)
+    wall, height = dice.chance(0.12), ground + dice.between(0.1, 0.38)
     hedge = np.where(dice.chance(0.5) > 0, dice.colour((0.3, 0.7), (0.15, 0.5), hue=0.3), dice.grey(0.2, 0.8))
     canvas.paint(Part(box(-2.0, 2.0, -2.0, height), hedge, wall), x, y, pixel, softness=2.0)
 
