@@ -1,0 +1,11 @@
+"""Datasets behind one small protocol: `load` a spec, get a `Dataset`.
+
+The package imports NumPy alone; a loader imports what else it needs when it is called.
+"""
+
+from mpt.data.dataset import Dataset, Split
+from mpt.data.errors import DataError
+from mpt.data.npz import save_npz
+from mpt.data.registry import LOADERS, Loader, load, usages
+
+__all__ = ["LOADERS", "DataError", "Dataset", "Loader", "Split", "load", "save_npz", "usages"]

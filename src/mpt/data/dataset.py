@@ -1,0 +1,229 @@
+"""What every loader returns: images and labels of a training and a test split, checked once and fixed."""
+
+import hashlib
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpt.data.errors import DataError
+
+Images = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+SplitName = Literal["train", "test"]
+
+SPLITS: tuple[SplitName, SplitName] = ("train", "test")
+_CHOICE = 0x6C696D69  # the purpose word of `limited`'s generators
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Split:
+    """Samples. The arrays are read-only; a uint8 array that comes in is not copied.
+
+    Attributes:
+        images: (N, H, W, C) uint8, N at least 1, C = 1 (grey) or 3 (RGB).
+        labels: (N,) int64, indices into the dataset's classes.
+    """
+
+    images: Images
+    labels: Labels
+
+    def __post_init__(self) -> None:
+        images, labels = _as_array(self.images, "images"), _as_array(self.labels, "labels")
+        if images.dtype != np.uint8:
+            raise DataError(f"images: dtype is {images.dtype}, should be uint8 (0 to 255)")
+        if images.ndim != 4 or images.shape[3] not in (1, 3):
+            raise DataError(f"images: shape is {images.shape}, should be (N, H, W, C) with C = 1 or 3")
+        if 0 in images.shape:
+            raise DataError(f"images: shape is {images.shape}, should have at least one image of at least one pixel")
+        if labels.dtype.kind not in "iu":
+            raise DataError(f"labels: dtype is {labels.dtype}, should be integers")
+        if labels.shape != (len(images),):
+            raise DataError(f"labels: shape is {labels.shape}, should be ({len(images)},), one for each image")
+        if labels.min() < 0:
+            raise DataError(f"labels: sample {int(np.argmin(labels))} has {labels.min()}, should not be negative")
+        object.__setattr__(self, "images", _fixed(np.ascontiguousarray(images)))
+        object.__setattr__(self, "labels", _fixed(np.array(labels, dtype=np.int64)))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        height, width, channels = self.image_shape
+        return f"<Split: {len(self)} images of {height}x{width}x{channels}>"
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(H, W, C)."""
+        _, height, width, channels = self.images.shape
+        return height, width, channels
+
+    def counts(self, num_classes: int) -> Labels:
+        """(num_classes,): the samples of each class."""
+        return np.bincount(self.labels, minlength=num_classes).astype(np.int64)
+
+    def take(self, indices: NDArray[np.integer[Any]]) -> "Split":
+        """The samples at `indices` (M,), in that order."""
+        return Split(self.images[indices], self.labels[indices])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """A training and a test split over the same classes, all images of one size.
+
+    Example:
+        >>> grey = Split(np.zeros((4, 8, 8, 1), dtype=np.uint8), np.array([0, 1, 0, 1]))
+        >>> dataset = Dataset("grey", ("car", "truck"), train=grey, test=grey)
+        >>> dataset.class_index("truck")
+        1
+        >>> dataset.limited(1)
+        <Dataset grey: 2 train and 4 test images of 8x8x1, 2 classes>
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    train: Split
+    test: Split
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise DataError(f"name: {self.name!r}, should be a text that is not empty")
+        object.__setattr__(self, "classes", _as_classes(self.classes))
+        for which in SPLITS:
+            split = getattr(self, which)
+            if not isinstance(split, Split):
+                raise DataError(f"{which}: {type(split).__name__}, should be a Split")
+            highest = int(split.labels.max())
+            if highest >= self.num_classes:
+                raise DataError(
+                    f"{which} labels: sample {int(np.argmax(split.labels))} has {highest}, "
+                    f"should be 0 to {self.num_classes - 1} for {self.num_classes} classes"
+                )
+        if self.train.image_shape != self.test.image_shape:
+            raise DataError(
+                f"images: (H, W, C) is {self.train.image_shape} in train and {self.test.image_shape} in test, "
+                "should be the same"
+            )
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes, those without samples included."""
+        return len(self.classes)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(H, W, C) of every image."""
+        return self.train.image_shape
+
+    def split(self, which: SplitName) -> Split:
+        """The split of that name."""
+        if which not in SPLITS:
+            raise DataError(f"split: {which!r}, should be one of {', '.join(SPLITS)}")
+        return self.train if which == "train" else self.test
+
+    def class_index(self, which: str | int) -> int:
+        """The index of a class given by name or by index; a numeral that is no class's name is an index."""
+        if isinstance(which, str):
+            if which in self.classes:
+                return self.classes.index(which)
+            if not (which.isascii() and which.isdigit()):
+                raise DataError(f"class: no {which!r} in {self.name}, should be one of {', '.join(self.classes)}")
+            which = int(which)
+        try:
+            index = operator.index(which)
+        except TypeError:
+            raise DataError(f"class: {which!r}, should be a name or an index") from None
+        if isinstance(which, bool) or not 0 <= index < self.num_classes:
+            names = ", ".join(self.classes)
+            raise DataError(
+                f"class: no {which!r} in {self.name}, should be 0 to {self.num_classes - 1} or one of {names}"
+            )
+        return index
+
+    def count(self, which: str | int, split: SplitName = "train") -> int:
+        """How many samples a class has."""
+        return int(np.count_nonzero(self.split(split).labels == self.class_index(which)))
+
+    def require(self, which: str | int, minimum: int, split: SplitName = "train") -> int:
+        """How many samples a class has; fewer than `minimum` raise `DataError`."""
+        have = self.count(which, split)
+        if have < minimum:
+            name = self.classes[self.class_index(which)]
+            raise DataError(f"class {name!r}: {have} {split} samples in {self.name}, should be at least {minimum}")
+        return have
+
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits that stand for classes, images and labels; the name does not count."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256()
+        for name in self.classes:
+            digest.update(f"{len(name.encode())}:".encode() + name.encode())
+        for split in (self.train, self.test):
+            digest.update(repr(split.images.shape).encode())
+            digest.update(split.images.data)
+            digest.update(split.labels.astype("<i8").data)
+        return digest.hexdigest()[:16]
+
+    def limited(self, per_class: int, *, seed: int = 0) -> "Dataset":
+        """The same dataset with up to `per_class` training samples a class, chosen at random and left in their order.
+
+        The choice depends on the seed and the class alone, and a smaller one is part of a larger one. The test split
+        stays whole.
+        """
+        if per_class < 1:
+            raise DataError(f"per_class: {per_class}, should be at least 1")
+        chosen = []
+        for c in range(self.num_classes):
+            members = np.flatnonzero(self.train.labels == c)
+            order = np.random.default_rng([_CHOICE, seed, c]).permutation(len(members))
+            chosen.append(members[order[:per_class]])
+        return replace(self, train=self.train.take(np.sort(np.concatenate(chosen))))
+
+    def rgb(self) -> "Dataset":
+        """The same dataset with three channels; grey is repeated."""
+        if self.image_shape[2] == 3:
+            return self
+        train, test = (Split(np.repeat(s.images, 3, axis=3), s.labels) for s in (self.train, self.test))
+        return replace(self, train=train, test=test)
+
+    def __repr__(self) -> str:
+        height, width, channels = self.image_shape
+        return (
+            f"<Dataset {self.name}: {len(self.train)} train and {len(self.test)} test images of "
+            f"{height}x{width}x{channels}, {self.num_classes} classes>"
+        )
+
+
+def _as_array(value: object, name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise DataError(f"{name}: cannot be read as one array, all entries should have the same shape") from None
+
+
+def _fixed(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.setflags(write=False)
+    return view
+
+
+def _as_classes(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise DataError(f"classes: {value!r}, should be several names")
+    classes = tuple(value)
+    for name in classes:
+        if not isinstance(name, str) or not name:
+            raise DataError(f"classes: {name!r} among them, should be texts that are not empty")
+    if len(set(classes)) < len(classes):
+        twice = next(name for name in classes if classes.count(name) > 1)
+        raise DataError(f"classes: {twice!r} is there twice, should differ from each other")
+    if len(classes) < 2:
+        raise DataError(f"classes: {len(classes)}, should be at least 2")
+    return classes

@@ -1,0 +1,37 @@
+"""`hf:NAME`: a dataset of the Hugging Face hub (or a local folder), where the package `datasets` is installed."""
+
+from typing import Any
+
+from mpt.data.dataset import SPLITS, Dataset
+from mpt.data.request import Request
+from mpt.data.tables import from_tables
+
+
+def load_hub(request: Request) -> Dataset:
+    """Splits `train` and `test` (or `?train=NAME&test=NAME`); columns as for `parquet:`; `?config=NAME`."""
+    try:
+        import datasets
+    except ImportError:
+        raise request.error("needs the package datasets, which is not installed; pip install datasets") from None
+    try:
+        found = datasets.load_dataset(request.target, request.options.get("config"))
+    except Exception as error:
+        told = " ".join(str(error).split())[:200]
+        raise request.error(
+            f"cannot be loaded ({type(error).__name__}: {told}), should be a dataset's name and the network be there"
+        ) from error
+    return from_splits(request, found)
+
+
+def from_splits(request: Request, found: Any) -> Dataset:
+    """A dataset from what `datasets.load_dataset` returns, a mapping from split names to `datasets.Dataset`."""
+    splits = {}
+    for which in SPLITS:
+        name = request.options.get(which, which)
+        if name not in found:
+            there = ", ".join(found)
+            raise request.error(f"no split {name!r}, should be named by ?{which}= as one of {there}")
+        splits[which] = found[name]
+    tables = [split.with_format("arrow")[:] for split in splits.values()]
+    features = splits["train"].features.to_dict()
+    return from_tables(request, request.target.rpartition("/")[2], features, *tables)

@@ -1,0 +1,93 @@
+"""Every loader by the word that its specs begin with, and `load`."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from mpt.data.dataset import Dataset
+from mpt.data.digits import load_digits
+from mpt.data.errors import DataError
+from mpt.data.folder import load_folder
+from mpt.data.function import load_function, looks_like_function
+from mpt.data.hub import load_hub
+from mpt.data.npz import load_npz
+from mpt.data.parquet import load_parquet
+from mpt.data.request import Request, split_options
+from mpt.data.road import load_road
+
+LARGEST_SIDE = 1024
+
+
+class Loader(NamedTuple):
+    """A way to get a dataset; `target` says what follows the colon, empty where nothing does."""
+
+    load: Callable[[Request], Dataset]
+    description: str
+    target: str = ""
+    options: tuple[str, ...] = ()
+
+
+LOADERS: dict[str, Loader] = {
+    "road": Loader(
+        load_road, "road objects drawn on the fly, eight classes, no download", options=("train", "test", "seed")
+    ),
+    "digits": Loader(load_digits, "handwritten digits that scikit-learn brings, real, ten classes"),
+    "parquet": Loader(
+        load_parquet, "PREFIX-train.parquet and PREFIX-test.parquet as Hugging Face writes them", "PREFIX",
+        ("image", "label"),
+    ),
+    "folder": Loader(load_folder, "a folder with train/ and test/, in each a folder of images per class", "PATH"),
+    "npz": Loader(load_npz, "a file that mpt.data.save_npz wrote; needs NumPy alone", "PATH"),
+    "hf": Loader(
+        load_hub, "a dataset of the Hugging Face hub, where the package datasets is installed", "NAME",
+        ("config", "image", "label", "test", "train"),
+    ),
+}  # fmt: skip
+FUNCTION = "pkg.module:function"
+
+
+def usages() -> dict[str, str]:
+    """Every form of spec, as in `parquet:PREFIX?image=...&label=...`, with one line about it."""
+    lines = {}
+    for name, loader in LOADERS.items():
+        options = "&".join(f"{option}=..." for option in loader.options)
+        target = f":{loader.target}" if loader.target else ""
+        lines[f"{name}{target}" + (f"?{options}" if options else "")] = loader.description
+    return lines | {FUNCTION: "your own function, which returns a Dataset"}
+
+
+def load(spec: str, *, image_size: int | None = None, seed: int = 0) -> Dataset:
+    """The dataset that `spec` names; `docs/data.md` has every form.
+
+    Args:
+        spec: for instance `road`, `road?train=500`, `digits`, `parquet:PREFIX`, `folder:PATH`, `npz:PATH`, `hf:NAME`,
+            `pkg.module:function`.
+        image_size: the side of the square images wanted; None leaves it to the loader.
+        seed: of what is drawn (`road`); sets that exist are the same under every seed.
+
+    Raises:
+        DataError: with one sentence, whatever is wrong.
+    """
+    if not isinstance(spec, str):
+        raise DataError(f"dataset: {type(spec).__name__}, should be a text such as 'road'")
+    if image_size is not None and not 8 <= image_size <= LARGEST_SIDE:
+        raise DataError(f"image_size: {image_size}, should be 8 to {LARGEST_SIDE}")
+    if seed < 0:
+        raise DataError(f"seed: {seed}, should not be negative")
+    head, options = split_options(spec)
+    word, colon, target = head.partition(":")
+    if word not in LOADERS:
+        if not looks_like_function(head):
+            known = ", ".join([*usages()])
+            raise DataError(f"dataset: {spec!r} is none that is known, should be one of {known}")
+        if options:
+            raise DataError(f"{spec}: a function takes no options, should end before the question mark")
+        return load_function(Request(spec, head, options, image_size, seed))
+    loader = LOADERS[word]
+    if bool(target) != bool(loader.target) or (colon and not target):
+        wanted = f"{word}:{loader.target}" if loader.target else word
+        raise DataError(f"dataset: {spec!r}, should be {wanted}")
+    for option in options:
+        if option not in loader.options:
+            allowed = f"one of {', '.join(loader.options)}" if loader.options else "left out, there are none"
+            raise DataError(f"{spec}: no option {option!r} for {word}, should be {allowed}")
+    return loader.load(Request(spec, target, options, image_size, seed))

@@ -1,0 +1,48 @@
+"""A dataset spec taken apart: `parquet:cars?label=model` is the loader parquet, target cars, option label."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mpt.data.errors import DataError
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a loader is asked for.
+
+    Attributes:
+        spec: the text as the user gave it, to begin messages with.
+        target: what stands between the colon and the question mark: a path, a name; empty where there is none.
+        options: what stands after the question mark, `a=1&b=2`.
+        image_size: the side of the square images wanted, or None for the loader's own choice.
+        seed: for what a loader draws.
+    """
+
+    spec: str
+    target: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    image_size: int | None = None
+    seed: int = 0
+
+    def error(self, what: str) -> DataError:
+        """An error about this request."""
+        return DataError(f"{self.spec}: {what}")
+
+    def integer(self, option: str, default: int, *, least: int) -> int:
+        """The value of an option that is an integer."""
+        text = self.options.get(option, str(default))
+        if not (text.isascii() and text.isdigit()) or int(text) < least:
+            raise self.error(f"{option} is {text!r}, should be an integer of at least {least}")
+        return int(text)
+
+
+def split_options(spec: str) -> tuple[str, dict[str, str]]:
+    """`(head, options)` of `head?a=1&b=2`."""
+    head, mark, tail = spec.partition("?")
+    options: dict[str, str] = {}
+    for part in tail.split("&") if mark else ():
+        name, equals, value = part.partition("=")
+        if not (name and equals and value) or name in options:
+            raise DataError(f"{spec}: options are {tail!r}, should be like a=1&b=2, each name once")
+        options[name] = value
+    return head, options

@@ -1,0 +1,162 @@
+import shutil
+
+import numpy as np
+import pytest
+
+from mpt.data import DataError, load
+
+from .samples import CLASSES, assert_one_sentence, encode, smooth_image, write_folder
+
+pytest.importorskip("PIL", reason="folder: needs Pillow")
+
+
+def test_png_files_come_back_exactly(tmp_path):
+    dataset = load(f"folder:{write_folder(tmp_path / 'roads')}")
+    assert (dataset.name, dataset.classes) == ("roads", CLASSES)
+    assert dataset.train.labels.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    expected = np.stack([smooth_image(c, i) for c in range(3) for i in range(3)])
+    assert np.array_equal(dataset.train.images, expected)
+    assert np.array_equal(dataset.test.images, expected)
+
+
+def test_jpeg_files_come_back_nearly(tmp_path):
+    dataset = load(f"folder:{write_folder(tmp_path, kind='JPEG')}")
+    expected = np.stack([smooth_image(c, i) for c in range(3) for i in range(3)])
+    assert np.abs(dataset.train.images.astype(int) - expected).mean() < 4
+
+
+def test_classes_and_files_are_sorted_and_other_files_are_left_out(tmp_path):
+    write_folder(tmp_path, classes=("van", "ape"))
+    (tmp_path / "train" / "notes.txt").write_text("no class")
+    (tmp_path / "train" / ".cache").mkdir()
+    (tmp_path / "train" / "van" / "notes.txt").write_text("no image")
+    (tmp_path / "train" / "van" / ".hidden.png").write_bytes(b"no image")
+    (tmp_path / "train" / "van" / "deep").mkdir()
+    (tmp_path / "train" / "van" / "deep" / "x.PNG").write_bytes(encode(smooth_image(0, 7)))
+    dataset = load(f"folder:{tmp_path}")
+    assert dataset.classes == ("ape", "van")
+    assert dataset.train.counts(2).tolist() == [3, 4]
+    assert np.array_equal(dataset.train.images[-1], smooth_image(0, 7))
+
+
+def test_grey_stays_grey_unless_one_is_coloured(tmp_path):
+    write_folder(tmp_path, grey=True)
+    assert load(f"folder:{tmp_path}").image_shape == (30, 30, 1)
+    (tmp_path / "test" / "car" / "extra.png").write_bytes(encode(smooth_image(1, 1)))
+    dataset = load(f"folder:{tmp_path}")
+    assert dataset.image_shape == (30, 30, 3)
+    assert np.array_equal(dataset.train.images[0], np.repeat(smooth_image(0, 0, grey=True)[..., None], 3, axis=2))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "side"),
+    [
+        ([(12, 12)], 12),
+        ([(300, 300)], 224),
+        ([(60, 40)], 40),
+        ([(40, 60), (50, 90), (80, 80)], 50),
+        ([(10, 20), (12, 30)], 28),
+    ],
+)
+def test_the_size_without_a_wish(tmp_path, sizes, side):
+    write_folder(tmp_path, size=lambda c, i: sizes[i % len(sizes)])
+    assert load(f"folder:{tmp_path}").image_shape == (side, side, 3)
+
+
+def test_images_of_any_size_become_the_size_wanted(tmp_path):
+    write_folder(tmp_path, size=lambda c, i: (20 + 30 * i, 40 + 7 * c))
+    dataset = load(f"folder:{tmp_path}", image_size=24)
+    assert dataset.image_shape == (24, 24, 3)
+    for image, (c, i) in zip(dataset.train.images, [(c, i) for c in range(3) for i in range(3)], strict=True):
+        assert np.array_equal(image[2, 2], smooth_image(c, i)[0, 0])
+        assert np.array_equal(image[-2, -2], smooth_image(c, i)[-1, -1])
+
+
+def test_kinds_of_png(tmp_path):
+    """Palette with transparency, transparency, 16 bits, two colours."""
+    from PIL import Image
+
+    write_folder(tmp_path, classes=("a", "b"), per_class=1)
+    grey = np.tile(np.linspace(0, 255, 30).astype(np.uint8), (30, 1))
+    folder = tmp_path / "train" / "a"
+    Image.fromarray(smooth_image(0, 0)).quantize(4).save(folder / "1.png", transparency=b"\x10\x20\x30\x40")
+    Image.fromarray(np.dstack([smooth_image(0, 0), grey])).save(folder / "2.png")
+    Image.fromarray(grey.astype(np.uint16) * 257).save(folder / "3.png")
+    Image.fromarray(grey > 127).save(folder / "4.png")
+    images = load(f"folder:{tmp_path}").train.images
+    assert np.abs(images[1].astype(int) - smooth_image(0, 0)).max() < 4
+    assert np.array_equal(images[2], smooth_image(0, 0))
+    assert np.array_equal(images[3][..., 0], grey)
+    assert np.array_equal(images[4][..., 0], np.where(grey > 127, 255, 0))
+
+
+def test_a_photograph_taken_sideways_is_turned_upright(tmp_path):
+    from PIL import Image
+
+    write_folder(tmp_path, size=lambda c, i: (40, 60))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    lying = np.rot90(smooth_image(0, 0, (40, 60)))
+    (tmp_path / "train" / "bus" / "0.png").unlink()
+    Image.fromarray(lying).save(tmp_path / "train" / "bus" / "0.jpg", exif=exif, quality=95)
+    dataset = load(f"folder:{tmp_path}")
+    assert np.abs(dataset.train.images[0].astype(int) - dataset.test.images[0]).mean() < 6
+
+
+def without(which, name=None):
+    def change(root):
+        shutil.rmtree(root / which / name if name else root / which)
+
+    return change
+
+
+def emptied(root):
+    (root / "test" / "car" / "0.png").unlink()
+    (root / "test" / "car" / "1.png").unlink()
+    (root / "test" / "car" / "2.png").unlink()
+
+
+def only_car(root):
+    without("train", "bus")(root)
+    without("train", "truck")(root)
+
+
+def corrupt(data):
+    def change(root):
+        file = root / "train" / "car" / "1.png"
+        file.write_bytes(data(file.read_bytes()))
+
+    return change
+
+
+CASES = {
+    "no folder": (
+        shutil.rmtree,
+        "no folder .*, should have train/ and test/ with a folder per class",
+    ),
+    "no test": (without("test"), "no folder .*test, should have a folder per class"),
+    "one class": (only_car, "train has 1 class folders, should have at least 2"),
+    "a class only in train": (
+        without("test", "truck"),
+        "class 'truck' is in train/ but not in test/, should be in both",
+    ),
+    "a class only in test": (without("train", "bus"), "class 'bus' is in test/ but not in train/, should be in both"),
+    "an empty class": (emptied, "no images in .*car, should have at least one"),
+    "a text for an image": (
+        corrupt(lambda _: b"hello"),
+        "1.png: cannot be decoded, should be a whole JPEG or PNG image",
+    ),
+    "half an image": (corrupt(lambda data: data[:60]), "1.png: cannot be decoded, should be a whole JPEG or PNG image"),
+    "an empty image": (corrupt(lambda _: b""), "1.png: cannot be decoded"),
+    "half a JPEG": (corrupt(lambda _: encode(smooth_image(0, 0), "JPEG")[:500]), "1.png: cannot be decoded"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_is_refused_with_a_sentence(case, tmp_path):
+    change, message = CASES[case]
+    root = write_folder(tmp_path / "set")
+    change(root)
+    with pytest.raises(DataError, match=message) as raised:
+        load(f"folder:{root}")
+    assert_one_sentence(raised)
