@@ -67,8 +67,9 @@ def direct(vector: Floats, target: Floats, *, ridge: float, factor: Floats, scal
         values, vectors = scipy.linalg.eigh(inner, driver="evd", overwrite_a=True, check_finite=False)
         roots = np.sqrt(values.clip(min=0))
         if values[0] < -1e-8 * values[-1]:
+            share = values[0] / values[-1]
             raise StatisticsError(
-                f"covariance: not positive semi-definite, with an eigenvalue {values[0] / values[-1]:.1g} of the largest; "
+                f"covariance: not positive semi-definite, an eigenvalue is {share:.1g} times the largest; "
                 "use a larger cov_ridge, or an origin near the features so that less cancels"
             )
         if ridge > 0 and values[0] < _ILL_CONDITIONED * values[-1]:
