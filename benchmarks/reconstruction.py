@@ -64,7 +64,7 @@ def compare(d: int, name: str, spectrum: np.ndarray, *, cov_ridge: float, target
 
     steps: list[str] = []
     exact = transport.direct
-    transport.direct = lambda *args: (steps.append("eigh"), exact(*args))[1]
+    transport.direct = lambda *args, **options: (steps.append("eigh"), exact(*args, **options))[1]
     first = seconds(lambda s: mpt.reconstruct(deposit, s), lambda: dataclasses.replace(stats), 1)
     ours = seconds(lambda s: mpt.reconstruct(deposit, s), lambda: dataclasses.replace(stats), repeats)
     predicted = mpt.reconstruct(deposit, stats).predicted

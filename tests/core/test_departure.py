@@ -80,6 +80,16 @@ def test_degenerate_prototypes_give_the_shortest_best_weights(reference, ridge):
         np.testing.assert_allclose(weights[twins], weights[i], atol=1e-12)
 
 
+@pytest.mark.parametrize("gap", [1e-4, 1e-6, 1e-8, 1e-10, 1e-12])
+def test_weights_sum_to_one_however_close_two_prototypes_are(gap):
+    rng = np.random.default_rng(0)
+    reference = rng.standard_normal((4, 8))
+    reference[1] = reference[0] + gap * rng.standard_normal(8)
+    prototype = rng.standard_normal(8)
+    weights = barycentric_weights(prototype, reference, 0.0)
+    assert abs(weights.sum() - 1) < 1e-13 * np.abs(weights).max()
+
+
 def test_a_deposit_holds_the_decomposition():
     world = make_world()
     stats = world.stats()

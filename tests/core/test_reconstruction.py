@@ -187,6 +187,21 @@ def test_a_reference_class_that_disappears_is_dropped_and_the_weights_are_solved
     assert deposit == mpt.deposit(world.stats(), 2)
 
 
+def test_lites_growth_does_not_jump_when_a_reference_class_disappears():
+    """The spread at departure is taken outside the references that are left, and per sample where it is so now."""
+    world = make_world(num_classes=8, d=20, per_class=30)
+    deposit = mpt.deposit(world.stats(), 2)
+    left = world.without_rare()
+    here = left.labels != 4
+    for options in ({}, {"scatter": False, "span": deposit.reference[[0, 1, 2, 4, 5, 6]]}):
+        now = mpt.ClassStatistics.from_features(left.features[here], left.labels[here], 8, watched=[2], **options)
+        assert mpt.reconstruct(deposit, now, variant="lite").growth == pytest.approx(1, abs=0.03)
+    small = make_world(num_classes=8, d=20, per_class=4)
+    full = mpt.deposit(small.stats(), 2)
+    without_scatter = small.without_rare().stats(scatter=False, span=full.reference)
+    assert mpt.reconstruct(full, without_scatter, variant="lite").growth == pytest.approx(1)
+
+
 def test_a_reference_class_that_is_watched_later_is_dropped_too():
     world = make_world()
     deposit = mpt.deposit(world.stats(), 2)
@@ -240,6 +255,28 @@ def test_degenerate_features_give_a_finite_prototype(variant, keep, before, now)
     assert np.isfinite(rec.prototype).all()
     assert 0 <= rec.alpha <= 1
     assert np.isfinite([rec.noise, rec.growth]).all()
+
+
+@pytest.mark.parametrize("d", [12, 250])
+@pytest.mark.parametrize("scale", [1e-70, 1e-30, 1e30, 1e70])
+def test_the_scale_of_the_features_does_not_matter(d, scale):
+    world = make_world(d=d)
+    left = world.without_rare(keep=5)
+    usual = mpt.reconstruct(mpt.deposit(world.stats(), 2), left.stats(drifted(left)))
+    scaled = mpt.reconstruct(mpt.deposit(world.stats(scale * world.features), 2), left.stats(scale * drifted(left)))
+    np.testing.assert_allclose(scaled.prototype / scale, usual.prototype, rtol=1e-6)
+    assert scaled.alpha == pytest.approx(usual.alpha, rel=1e-6)
+
+
+@pytest.mark.parametrize("d", [64, 300])
+@pytest.mark.parametrize("cov_ridge", [1e-4, 1e-6])
+def test_few_samples_and_a_small_ridge_still_transport(d, cov_ridge):
+    """A covariance of rank 25 and nothing that drifts: T is the identity."""
+    world = make_world(d=d, per_class=6)
+    deposit = mpt.deposit(world.stats(), 2, cov_ridge=cov_ridge)
+    rec = mpt.reconstruct(deposit, world.without_rare().stats())
+    expected = projector(deposit.reference) @ deposit.residual
+    assert np.linalg.norm(rec.predicted - expected) < 1e-6 * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize("variant", ["mpt", "lite"])

@@ -28,11 +28,13 @@ def ours(vector, source, target, ridges=(0.0, 0.0)):
 
 
 def krylov_only(vector, source, target, ridges, **options):
-    return krylov(np.linalg.solve(ridged(source, ridges[0]), vector), source, target, ridges=ridges, **options)
+    start = np.linalg.solve(ridged(source, ridges[0]), vector)
+    return krylov(start, source, target, ridges=ridges, scales=(1.0, 1.0), **options)
 
 
 def direct_only(vector, source, target, ridges):
-    return direct(vector, target, ridges[1], cholesky_factor(ridged(source, ridges[0]), "source"))
+    factor = cholesky_factor(ridged(source, ridges[0]), "source")
+    return direct(vector, target, ridge=ridges[1], factor=factor, scales=(1.0, 1.0))
 
 
 def relative(a, b):

@@ -1,3 +1,6 @@
+import copy
+import dataclasses
+import pickle
 import struct
 import zlib
 
@@ -160,6 +163,7 @@ def test_a_forged_message_is_refused_or_read_but_never_breaks(data, name):
         (lambda m: DEPOSITS["full"].to_bytes(), "these are Deposit bytes"),
         (lambda m: m.decode("latin1"), "got str, should be bytes"),
         (lambda m: None, "got NoneType, should be bytes"),
+        (lambda m: np.zeros(40, "M8[s]"), "got ndarray, should be bytes"),
     ],
 )
 def test_what_is_wrong_with_the_bytes_is_said(forge, message):
@@ -175,11 +179,41 @@ def test_a_header_that_asks_for_absurd_memory_is_refused():
         mpt.ClassStatistics.from_bytes(changed(empty, 16, "2I", 2**32 - 1, 0))
 
 
+def test_a_small_message_cannot_ask_for_much_memory():
+    empty = STATISTICS["empty"].to_bytes()
+    with pytest.raises(mpt.StatisticsError, match="more than this reader accepts"):
+        mpt.ClassStatistics.from_bytes(changed(empty, 16, "2I", 5, 2**26))
+
+
+def test_a_part_that_is_not_known_is_refused():
+    with pytest.raises(mpt.StatisticsError, match="a part that version 1 does not know"):
+        mpt.ClassStatistics.from_bytes(changed(STATISTICS["full"].to_bytes(), 6, "H", 1 | 64))
+
+
+def test_values_too_small_for_float32_are_refused():
+    small = mpt.ClassStatistics.from_features([[1e-24, 0.0], [2e-24, 1e-25]], [0, 0], 1)
+    with pytest.raises(mpt.StatisticsError, match="squares: too small for float32"):
+        small.to_bytes("float32")
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, copy.copy, lambda t: pickle.loads(pickle.dumps(t))])
+def test_copies_are_equal_read_only_and_without_caches(thing, again):
+    if isinstance(thing, mpt.Deposit) and thing.covariance is not None:
+        assert thing.covariance_factor is not None
+    twin = again(thing)
+    assert twin == thing
+    assert twin is not thing
+    assert set(vars(twin)) == {field.name for field in dataclasses.fields(thing)}
+    arrays = [value for value in vars(twin).values() if isinstance(value, np.ndarray)]
+    assert not any(array.flags.writeable for array in arrays)
+
+
 def test_values_too_large_for_float32_are_refused():
     large = mpt.ClassStatistics.from_features([[1e30, 0.0]], [0], 1)
     with pytest.raises(mpt.StatisticsError, match="squares: too large for float32"):
         large.to_bytes("float32")
     with pytest.raises(mpt.StatisticsError, match="dtype: 'float16', should be 'float32' or 'float64'"):
         large.to_bytes("float16")
-    with pytest.raises(mpt.StatisticsError, match="dtype"):
-        large.to_bytes(7)
+    for wrong in (7, None, "float17", np.int32):
+        with pytest.raises(mpt.StatisticsError, match="should be 'float32' or 'float64'"):
+            large.to_bytes(wrong)

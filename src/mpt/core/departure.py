@@ -22,7 +22,8 @@ from mpt.core.equations import (
 from mpt.core.errors import StatisticsError
 from mpt.core.linalg import cholesky_factor
 from mpt.core.statistics import ClassStatistics, rounding_level
-from mpt.core.validation import Floats, Ints, same_fields
+from mpt.core.validation import Floats, Ints
+from mpt.core.value import Value
 from mpt.core.wire import Reader, WireType, Writer
 
 _KIND = b"D"
@@ -30,7 +31,7 @@ _COVARIANCE, _OUTSIDE = 1, 2
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Deposit:
+class Deposit(Value):
     """A departed class as it stood at departure, relative to its K reference classes.
 
     The reference classes are those that staying vehicles observe and that are neither departed nor watched. Nothing in
@@ -65,18 +66,25 @@ class Deposit:
     def __post_init__(self) -> None:
         classes = check.as_counts(self.classes, "classes")
         departed = check.as_int(self.departed, "departed", least=0)
+        check.as_int(classes.max(), "classes", least=0)
         if departed in classes or len(np.unique(classes)) < len(classes):
             raise StatisticsError(f"classes: {classes.tolist()}, should differ from each other and from {departed}")
         prototype = check.as_floats(self.prototype, "prototype", (None,))
         k, d = len(classes), len(prototype)
+        weights = check.as_floats(self.weights, "weights", (k,))
+        if abs(weights.sum() - 1) > 1e-4 * max(1.0, float(np.abs(weights).max())):
+            raise StatisticsError(f"weights: their sum is {weights.sum()}, should be 1")
+        covariance = None if self.covariance is None else check.as_symmetric(self.covariance, "covariance", d)
+        if covariance is not None and covariance.diagonal().min(initial=0) < 0:
+            raise StatisticsError(f"covariance: {covariance.diagonal().min()} on the diagonal, should not be negative")
         checked = {
             "departed": departed,
             "classes": classes,
-            "weights": check.as_floats(self.weights, "weights", (k,)),
+            "weights": weights,
             "residual": check.as_floats(self.residual, "residual", (d,)),
             "prototype": prototype,
             "reference": check.as_floats(self.reference, "reference", (k, d)),
-            "covariance": None if self.covariance is None else check.as_symmetric(self.covariance, "covariance", d),
+            "covariance": covariance,
             "ridge": check.as_ridge(self.ridge, "ridge"),
             "cov_ridge": check.as_ridge(self.cov_ridge, "cov_ridge"),
             "spread": check.as_ridge(self.spread, "spread"),
@@ -93,11 +101,6 @@ class Deposit:
                 "deposit: has no covariance, made from statistics without a scatter; use variant='lite'"
             )
         return check.read_only(cholesky_factor(regularize(self.covariance, self.cov_ridge), "deposit covariance"))
-
-    def __eq__(self, other: object) -> bool:
-        return same_fields(self, other) if isinstance(other, Deposit) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         covariance = "no covariance" if self.covariance is None else "covariance"
@@ -122,7 +125,7 @@ class Deposit:
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> "Deposit":
         """What `to_bytes` was called on; truncated, altered or foreign bytes raise `StatisticsError`."""
-        reader = Reader(data, _KIND)
+        reader = Reader(data, _KIND, _COVARIANCE | _OUTSIDE)
         departed, k, d = reader.numbers("3I")
         ridge, cov_ridge, spread = reader.numbers("3d")
         made = cls(
@@ -282,7 +285,7 @@ def out_of_span_spread(stats: ClassStatistics, classes: Ints, basis: Floats) -> 
     centred, samples = float(np.sum(squares - n * np.sum(far**2, axis=1))), int(n.sum())
     if centred <= rounding_level(samples) * float(np.sum(squares)):
         centred = 0.0
-    return centred / samples, stats.span is not None
+    return centred / samples, stats.span is not None and len(stats.span) > 0
 
 
 def _ratio(a: Floats, b: Floats) -> float:

@@ -27,7 +27,7 @@ def barycentric_weights(prototype: Floats, reference: Floats, ridge: float) -> F
     With w = 1/K + u the constraint reads sum(u) = 0 and the objective becomes that of a ridge regression of mu - m on
     the centred prototypes, whose solution keeps that constraint by itself. It is solved by SVD: no squared condition
     number, and of the many solutions that duplicated, collinear or more than d + 1 prototypes allow at ridge 0, the
-    shortest.
+    shortest. Subtracting the mean of `left` keeps the constraint where prototypes are nearly duplicates.
 
     Args:
         prototype: mu (d,).
@@ -43,6 +43,7 @@ def barycentric_weights(prototype: Floats, reference: Floats, ridge: float) -> F
     penalty = ridge * float(np.sum(scale**2)) / k
     kept = scale > _rank_tolerance(reference, float(np.abs(reference).max()))
     left, scale, right = left[:, kept], scale[kept], right[kept]
+    left = left - left.mean(axis=0)
     return 1 / k + dot(left, scale / (scale**2 + penalty) * dot(right, prototype - centre))
 
 

@@ -14,10 +14,11 @@ from mpt.core.equations import DEFAULT_COV_RIDGE, regularize
 from mpt.core.errors import StatisticsError
 from mpt.core.linalg import cholesky_factor, dot
 from mpt.core.validation import Floats, Ints
+from mpt.core.value import Value
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NearestClassMean:
+class NearestClassMean(Value):
     """Assigns each feature to the class whose prototype is nearest under S~^-1, S~ = S + lambda_Sigma (tr S / d) I.
 
     A class without a prototype (a row of NaN) is never predicted.

@@ -23,10 +23,11 @@ from mpt.core.linalg import dot
 from mpt.core.statistics import ClassStatistics
 from mpt.core.transport import transport
 from mpt.core.validation import Floats, Ints, read_only
+from mpt.core.value import Value
 
 
 @dataclass(frozen=True, eq=False)
-class Reconstruction:
+class Reconstruction(Value):
     """A departed class's prototype now, and the parts it was put together from.
 
     Attributes:
@@ -86,7 +87,7 @@ def _transported(now: _Round) -> _Prediction:
             f"variant 'mpt': the {what}; make the statistics with scatter=True, or use variant='lite'"
         )
     covariance, r0 = now.stats.covariance(), now.residual
-    if np.trace(at_departure) > 0 and np.trace(covariance) > 0:
+    if at_departure.any() and covariance.any():
         ridge = now.deposit.cov_ridge
         ridges = ridge_floor(at_departure, ridge), ridge_floor(covariance, ridge)
         r0 = transport(r0, at_departure, covariance, ridges=ridges, factor=now.deposit.covariance_factor)
@@ -94,7 +95,10 @@ def _transported(now: _Round) -> _Prediction:
 
 
 def _scaled(now: _Round) -> _Prediction:
-    """MPT-lite: r_pred = g Pc r0, g^2 = q_t / q_d the growth of the out-of-span spread; sigma^2 = q_t / d."""
+    """MPT-lite: r_pred = g Pc r0, g^2 = q_t / q_d the growth of the out-of-span spread; sigma^2 = q_t / d.
+
+    Where the deposit has a covariance, q_d is taken from it, outside the span of those references that are still there.
+    """
     spread, spread_outside = out_of_span_spread(now.stats, now.classes, now.basis)
     if spread_outside != now.deposit.spread_outside:
         which = "deposit" if spread_outside else "stats"
@@ -102,9 +106,21 @@ def _scaled(now: _Round) -> _Prediction:
             f"variant 'lite': the squares of the {which} are those of whole features, not of the part outside a span; "
             "make all statistics with span=the latest reference prototypes"
         )
-    grows = spread > 0 and now.deposit.spread > 0
-    growth = float(np.sqrt(spread / now.deposit.spread)) if grows else 1.0
+    before = _spread_before(now)
+    growth = float(np.sqrt(spread / before)) if spread > 0 and before > 0 else 1.0
     return _Prediction(growth * outside(now.residual, now.basis), spread / len(now.residual))
+
+
+def _spread_before(now: _Round) -> float:
+    """q_d over the references that are still there, per sample where q_t is (the squares') and per degree of freedom
+    where q_t is (the scatter's)."""
+    deposit, kept = now.deposit, np.isin(now.deposit.classes, now.classes)
+    if deposit.covariance is None or (kept.all() and now.stats.scatter is not None):
+        return deposit.spread
+    spread = outside_trace(deposit.covariance, span_basis(deposit.reference[kept]))
+    if now.stats.scatter is None:
+        spread *= 1 - len(now.classes) / int(now.stats.counts[now.classes].sum())
+    return spread
 
 
 VARIANTS: dict[str, Callable[[_Round], _Prediction]] = {"mpt": _transported, "lite": _scaled}
@@ -138,15 +154,16 @@ def reconstruct(
         StatisticsError: where `stats` do not watch the departed class, do not fit the deposit, lack what the variant
             needs, or observe no reference class.
     """
-    if variant not in VARIANTS:
+    if not isinstance(variant, str) or variant not in VARIANTS:
         raise StatisticsError(f"variant: {variant!r}, should be one of {', '.join(map(repr, VARIANTS))}")
     if not isinstance(stats, ClassStatistics):
         raise StatisticsError(f"stats: {type(stats).__name__}, should be ClassStatistics")
-    if isinstance(deposit, Deposit):
-        return _reconstruct(deposit, stats, VARIANTS[variant])
-    if not isinstance(deposit, Iterable):
-        raise StatisticsError(f"deposit: {type(deposit).__name__}, should be a Deposit or several")
-    return tuple(reconstruct(one, stats, variant=variant) for one in deposit)
+    several = list(deposit) if isinstance(deposit, Iterable) else [deposit]
+    for one in several:
+        if not isinstance(one, Deposit):
+            raise StatisticsError(f"deposit: {type(one).__name__}, should be a Deposit or several")
+    made = tuple(_reconstruct(one, stats, VARIANTS[variant]) for one in several)
+    return made if isinstance(deposit, Iterable) else made[0]
 
 
 def _reconstruct(deposit: Deposit, stats: ClassStatistics, predict: Callable[[_Round], _Prediction]) -> Reconstruction:
@@ -183,8 +200,8 @@ def _reconstruct(deposit: Deposit, stats: ClassStatistics, predict: Callable[[_R
         noise=noise,
         samples=samples,
         growth=float(np.linalg.norm(predicted)) / stored if stored else 1.0,
-        classes=classes,
-        weights=weights,
+        classes=read_only(classes),
+        weights=read_only(weights),
     )
 
 

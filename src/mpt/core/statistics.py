@@ -15,7 +15,8 @@ from mpt.core import validation as check
 from mpt.core.equations import outside, span_basis
 from mpt.core.errors import StatisticsError
 from mpt.core.linalg import gram
-from mpt.core.validation import Floats, Ints, same, same_fields
+from mpt.core.validation import Floats, Ints, same
+from mpt.core.value import Value
 from mpt.core.wire import Reader, WireType, Writer
 
 _KIND = b"S"
@@ -24,7 +25,7 @@ _DIGEST_SIZE = 8
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ClassStatistics:
+class ClassStatistics(Value):
     """Class-level sums over a set of samples, about `origin`. They add up: `a + b`, `sum(reports)`.
 
     C classes, feature dimension d; h is a feature less `origin`. The arrays are read-only.
@@ -70,18 +71,21 @@ class ClassStatistics:
         unfounded = (counts == 0) & (sums.any(axis=1) | (squares > 0))
         if unfounded.any():
             raise StatisticsError(f"sums, squares: not zero for class {np.argmax(unfounded)}, which has no samples")
+        watched = tuple(sorted(check.as_classes(self.watched, "watched", num_classes)))
         scatter = None if self.scatter is None else check.as_symmetric(self.scatter, "scatter", d)
         if scatter is not None and scatter.diagonal().min() < 0:
             raise StatisticsError(f"scatter: {scatter.diagonal().min()} on the diagonal, should not be negative")
-        no_origin = np.ndim(self.origin) == 0 and not self.origin
+        if scatter is not None and scatter.any() and not np.delete(counts, watched).any():
+            raise StatisticsError("scatter: not zero, though only watched classes have samples")
+        origin = check.as_array(self.origin, "origin")
         checked = {
             "counts": counts,
             "sums": sums,
             "squares": squares,
             "scatter": scatter,
-            "watched": tuple(sorted(check.as_classes(self.watched, "watched", num_classes))),
+            "watched": watched,
             "span": None if self.span is None else check.as_floats(self.span, "span", (None, d)),
-            "origin": check.as_floats(np.zeros(d) if no_origin else self.origin, "origin", (d,)),
+            "origin": check.as_floats(np.zeros(d) if origin.shape == () and not origin else origin, "origin", (d,)),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -238,13 +242,6 @@ class ClassStatistics:
         if not same(self.span, other.span):
             raise StatisticsError("merge: the spans differ, both should be measured outside the same one")
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ClassStatistics):
-            return NotImplemented
-        return same_fields(self, other)
-
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         scatter = "no scatter" if self.scatter is None else "scatter"
         return (
@@ -303,7 +300,7 @@ class ClassStatistics:
             span: what the server sent as span, bit for bit; needed where the bytes leave it out (`frame=False`).
             origin: what the server sent as origin, likewise.
         """
-        reader = Reader(data, _KIND)
+        reader = Reader(data, _KIND, _SCATTER | _SPAN | _ORIGIN | _DIGEST)
         num_classes, d, num_watched, num_span = reader.numbers("4I")
         sums, squares = reader.expanded(num_classes, d), np.zeros(num_classes)
         counts = reader.integers(num_classes)
@@ -354,5 +351,5 @@ def rounding_level(samples: int) -> float:
 
 def _digest(array: Floats | None) -> bytes:
     """What stands for a span or an origin where the receiver has it; all of its bits count."""
-    data = b"none" if array is None else array.astype("<f8").tobytes()
+    data = b"none" if array is None else (array + 0.0).astype("<f8").tobytes()
     return hashlib.blake2b(data, digest_size=_DIGEST_SIZE).digest()

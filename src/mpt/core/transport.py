@@ -3,8 +3,8 @@ r"""Eq. (6): the Bures-Wasserstein transport of one vector, without forming the 
     T = S_d^(-1/2) (S_d^(1/2) S_t S_d^(1/2))^(1/2) S_d^(-1/2) = (S_t S_d)^(1/2) S_d^(-1)
 
 is the symmetric positive definite solution of T S_d T = S_t. T v is thus a square root applied to one vector,
-p = S_d^(-1) v. Two ways lead there: a Krylov space of S_t S_d, grown until a bound on the error is met, and an
-eigendecomposition, for small d and wherever the first would take too many steps.
+p = S_d^(-1) v. Two ways lead there: a Krylov space of S_t S_d, grown until a bound on the error is met, and a
+decomposition, for small d and wherever the first would take too many steps.
 """
 
 import numpy as np
@@ -20,6 +20,7 @@ RTOL = 1e-8
 _DIRECT_UP_TO = 192
 _CHECK_EVERY = 4
 _NODES = 64
+_ILL_CONDITIONED = 1e-9
 
 
 def transport(vector: Floats, source: Floats, target: Floats, *, ridges: tuple[float, float], factor: Floats) -> Floats:
@@ -27,43 +28,70 @@ def transport(vector: Floats, source: Floats, target: Floats, *, ridges: tuple[f
 
     Args:
         vector: v (d,).
-        source: S_d (d, d), symmetric positive semi-definite.
+        source: S_d (d, d), symmetric positive semi-definite, not zero.
         target: S_t (d, d), likewise.
-        ridges: f_d and f_t, as `ridge_floor` gives them; where one is 0, the eigendecomposition is taken.
+        ridges: f_d and f_t, as `ridge_floor` gives them; where one is 0, the Krylov way is not tried.
         factor: (d, d), the lower Cholesky factor of S~_d in Fortran order.
 
     Returns:
-        T v (d,), by the Krylov way to a relative error below `RTOL`, by the eigendecomposition to rounding.
+        T v (d,), by the Krylov way to a relative error below `RTOL`, by the decomposition about to rounding times the
+        condition number of the two covariances.
     """
     d = len(vector)
     if not vector.any():
         return np.zeros(d)
+    scales = float(np.trace(source)) / d, float(np.trace(target)) / d
+    if min(scales) <= 0:
+        raise StatisticsError("covariance: its trace is not positive, should be that of a covariance")
     transported = None
     if d > _DIRECT_UP_TO and min(ridges) > 0:
-        start = scipy.linalg.cho_solve((factor, True), vector, check_finite=False)
-        transported = krylov(start, source, target, ridges=ridges, max_steps=d // 3)
-    return direct(vector, target, ridges[1], factor) if transported is None else transported
+        start = scipy.linalg.cho_solve((factor, True), scales[0] * vector, check_finite=False)
+        transported = krylov(start, source, target, ridges=ridges, scales=scales, max_steps=d // 3)
+    if transported is None:
+        transported = direct(vector, target, ridge=ridges[1], factor=factor, scales=scales)
+    return float(np.sqrt(scales[1] / scales[0])) * transported
 
 
-def direct(vector: Floats, target: Floats, ridge: float, factor: Floats) -> Floats:
-    """T v = L^-T A^(1/2) L^-1 v by the eigendecomposition of A = L^T S~_t L, where S~_d = L L^T."""
-    inner = target.copy().T
-    inner.flat[:: len(vector) + 1] += ridge
-    inner = blas.dtrmm(1.0, factor, inner, side=1, lower=1, overwrite_b=1)
-    inner = blas.dtrmm(1.0, factor, inner, lower=1, trans_a=1, overwrite_b=1)
-    values, vectors = scipy.linalg.eigh(inner, driver="evd", overwrite_a=True, check_finite=False)
-    if values[0] < -1e-8 * values[-1]:
-        raise StatisticsError(
-            f"covariance: not positive semi-definite (an eigenvalue is {values[0] / values[-1]:.1g} of the largest); "
-            "use a larger cov_ridge, or an origin near the features so that less cancels"
-        )
-    start = blas.dtrsv(factor, vector, lower=1)
-    root = np.sqrt(values.clip(min=0)) * blas.dgemv(1.0, vectors, start, trans=1)
-    return blas.dtrsv(factor, blas.dgemv(1.0, vectors, root), lower=1, trans=1)
+def direct(vector: Floats, target: Floats, *, ridge: float, factor: Floats, scales: tuple[float, float]) -> Floats:
+    """T v = L^-T A^(1/2) L^-1 v by the eigendecomposition of A = L^T S~_t L, where S~_d = L L^T.
+
+    Both covariances are divided by `scales`, their mean variances, so that no product leaves the range of float64.
+    Where A is ill-conditioned its square root is taken as U s U^T from the singular values s of L^T G, S~_t = G G^T.
+    """
+    size = float(np.sqrt(scales[0]))
+    regular = np.divide(target, scales[1]).T
+    regular.flat[:: len(vector) + 1] += ridge / scales[1]
+    try:
+        inner = blas.dtrmm(1 / size, factor, regular, side=1, lower=1)
+        inner = blas.dtrmm(1 / size, factor, inner, lower=1, trans_a=1, overwrite_b=1)
+        values, vectors = scipy.linalg.eigh(inner, driver="evd", overwrite_a=True, check_finite=False)
+        roots = np.sqrt(values.clip(min=0))
+        if values[0] < -1e-8 * values[-1]:
+            share = values[0] / values[-1]
+            raise StatisticsError(
+                f"covariance: not positive semi-definite, an eigenvalue is {share:.1g} times the largest; "
+                "use a larger cov_ridge, or an origin near the features so that less cancels"
+            )
+        if ridge > 0 and values[0] < _ILL_CONDITIONED * values[-1]:
+            other = scipy.linalg.cholesky(regular, lower=True, check_finite=False)
+            inner = blas.dtrmm(1 / size, factor, np.asfortranarray(other), lower=1, trans_a=1)
+            vectors, roots, _ = scipy.linalg.svd(inner, check_finite=False)
+    except np.linalg.LinAlgError:
+        raise StatisticsError("covariance: cannot be decomposed; use a larger cov_ridge") from None
+    start = blas.dtrsv(factor, size * vector, lower=1)
+    root = blas.dgemv(1.0, vectors, roots * blas.dgemv(1.0, vectors, start, trans=1))
+    return blas.dtrsv(factor, size * root, lower=1, trans=1)
 
 
 def krylov(
-    start: Floats, source: Floats, target: Floats, *, ridges: tuple[float, float], max_steps: int, rtol: float = RTOL
+    start: Floats,
+    source: Floats,
+    target: Floats,
+    *,
+    ridges: tuple[float, float],
+    scales: tuple[float, float],
+    max_steps: int,
+    rtol: float = RTOL,
 ) -> Floats | None:
     r"""T v = A^(1/2) p by the Lanczos process on A = S~_t S~_d from p = `start`; None if `max_steps` do not suffice.
 
@@ -79,23 +107,28 @@ def krylov(
         |error| <= (1/pi) f_d^(-1/2) int_0^inf t^(1/2) rho(t) / (f_d f_t + t) dt,
 
     an integral over log t of a smooth positive function, kept up to date with one pivot of T_m + t a step and node. On
-    spectra that decay like 1/i the bound lies some twenty times above the error: a few steps too many, but no guess.
+    spectra that decay like 1/i the bound lies some twenty times above the error: a few steps too many, but no guess. It
+    does not know of rounding, which counts once the condition number of A nears 1 / eps.
 
-    A step reads S_d and S_t once; each Lanczos vector is made orthogonal to all earlier ones.
+    A step reads S_d and S_t once; each Lanczos vector is made orthogonal to all earlier ones. Both covariances and
+    their ridges are divided by `scales`, their mean variances, so that no product leaves the range of float64.
     """
-    d, (ridge_source, ridge_target) = len(start), ridges
+    d = len(start)
+    ridge_source, ridge_target = ridges[0] / scales[0], ridges[1] / scales[1]
     vectors, duals = np.empty((d, max_steps + 1), order="F"), np.empty((d, max_steps + 1), order="F")
     diagonal, beside = np.empty(max_steps), np.empty(max_steps)
 
-    def times(matrix: Floats, ridge: float, x: Floats) -> Floats:
-        return blas.dsymv(1.0, matrix.T, x, beta=ridge, y=x, lower=1)
+    def times_source(x: Floats) -> Floats:
+        return blas.dsymv(1 / scales[0], source.T, x, beta=ridge_source, y=x, lower=1)
 
-    dual = times(source, ridge_source, start)
+    def times_target(x: Floats) -> Floats:
+        return blas.dsymv(1 / scales[1], target.T, x, beta=ridge_target, y=x, lower=1)
+
+    dual = times_source(start)
     length = float(np.sqrt(blas.ddot(start, dual)))
     vectors[:, 0], duals[:, 0] = start / length, dual / length
 
-    lowest = ridge_source * ridge_target
-    highest = (np.trace(source) + d * ridge_source) * (np.trace(target) + d * ridge_target)
+    lowest, highest = ridge_source * ridge_target, d * (1 + ridge_source) * d * (1 + ridge_target)
     nodes = np.geomspace(1e-3 * lowest, highest, _NODES)
     log_step = np.log(nodes[1] / nodes[0])
     log_terms = 1.5 * np.log(nodes) - np.log(lowest + nodes) + np.log(log_step / np.pi * length / np.sqrt(ridge_source))
@@ -103,10 +136,10 @@ def krylov(
     size = np.inf
 
     for j in range(max_steps):
-        new = times(target, ridge_target, duals[:, j])
+        new = times_target(duals[:, j])
         overlaps = blas.dgemv(1.0, duals[:, : j + 1], new, trans=1)
         new = blas.dgemv(-1.0, vectors[:, : j + 1], overlaps, beta=1.0, y=new, overwrite_y=1)
-        dual = times(source, ridge_source, new)
+        dual = times_source(new)
         diagonal[j], beside[j] = overlaps[j], np.sqrt(blas.ddot(new, dual))
         pivots = diagonal[j] + nodes - (beside[j - 1] ** 2 if j else 0.0) / pivots
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,6 +1,5 @@
 """Checks on what comes in: each returns the value in the form the core works with, or raises `StatisticsError`."""
 
-import dataclasses
 import math
 import operator
 from collections.abc import Iterable, Iterator
@@ -15,6 +14,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Array = TypeVar("Array", bound=NDArray[Any])
 
+MOST_CLASSES = 1 << 24
+_MOST_SAMPLES = 1 << 53
 _BLOCK_ELEMENTS = 1 << 20
 
 
@@ -24,7 +25,9 @@ def as_array(value: object, name: str, *, kinds: str = "fiu") -> NDArray[Any]:
         array = np.asarray(value)
     except Exception as error:
         raise StatisticsError(f"{name}: cannot be read as an array ({error})") from error
-    if array.size == 0 and isinstance(value, list | tuple) and array.dtype == np.float64 and "f" not in kinds:
+    if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
+        raise StatisticsError(f"{name}: has masked entries, should have none; take the rows that count")
+    if array.size == 0 and array.dtype == np.float64 and "f" not in kinds:
         return array.astype(np.int64)
     if array.dtype.kind not in kinds:
         wanted = "real numbers" if "f" in kinds else "integers"
@@ -51,11 +54,6 @@ def same(a: object, b: object) -> bool:
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return a is b or np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
     return type(a) is type(b) and a == b
-
-
-def same_fields(a: Any, b: Any) -> bool:
-    """Whether two dataclasses of one type are equal, field by field."""
-    return all(same(getattr(a, f.name), getattr(b, f.name)) for f in dataclasses.fields(a))
 
 
 def check_finite(array: Floats, name: str) -> None:
@@ -85,7 +83,7 @@ def as_symmetric(value: ArrayLike, name: str, d: int | None = None) -> Floats:
     gap, size = float(np.abs(matrix - matrix.T).max()), float(np.abs(matrix).max())
     if gap > 1e-6 * size:
         raise StatisticsError(f"{name}: entries differ from their mirror image by up to {gap:.3g}, should be symmetric")
-    return read_only((matrix + matrix.T) / 2)
+    return read_only(matrix / 2 + matrix.T / 2)
 
 
 def _mirrors(matrix: Floats) -> bool:
@@ -104,16 +102,22 @@ def as_counts(value: ArrayLike, name: str) -> Ints:
     if counts.min() < 0:
         c = int(np.argmin(counts))
         raise StatisticsError(f"{name}: class {c} has {counts[c]} samples, should not be negative")
+    if counts.max() > _MOST_SAMPLES // len(counts):
+        raise StatisticsError(
+            f"{name}: {counts.max()} samples of class {np.argmax(counts)}, more than can be summed exactly"
+        )
     return read_only(counts)
 
 
-def as_int(value: object, name: str, *, least: int) -> int:
-    """`value` as an integer of at least `least`."""
+def as_int(value: object, name: str, *, least: int, most: int = MOST_CLASSES) -> int:
+    """`value` as an integer from `least` to `most`."""
     if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
         raise StatisticsError(f"{name}: {value!r}, should be an integer")
     number = operator.index(value)
     if number < least:
         raise StatisticsError(f"{name}: {number}, should be at least {least}")
+    if number > most:
+        raise StatisticsError(f"{name}: {number}, should be at most {most}")
     return number
 
 
@@ -121,7 +125,10 @@ def as_ridge(value: object, name: str) -> float:
     """`value` as a finite number that is not negative."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
         raise StatisticsError(f"{name}: {value!r}, should be a number")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number) or number < 0:
         raise StatisticsError(f"{name}: {number}, should be finite and not negative")
     return number

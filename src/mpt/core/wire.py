@@ -28,7 +28,8 @@ VERSION = 1
 _HEADER = struct.Struct("<3s1sHHQ")
 _CHECKSUM = struct.Struct("<I")
 _FLOAT32 = 1 << 15
-_MAX_EXPANDED = 1 << 28
+_LEAST_FLOAT32 = 1e-30
+_MAX_EXPANDED = 1 << 25
 _KINDS = {b"S": "ClassStatistics", b"D": "Deposit", b"R": "StatisticsRequest", b"A": "Arrays"}
 
 
@@ -36,7 +37,7 @@ class Writer:
     """Collects the fields of one message in order; `finish` gives the bytes."""
 
     def __init__(self, kind: bytes, flags: int, dtype: WireType) -> None:
-        name = np.dtype(dtype).name if isinstance(dtype, str | type | np.dtype) else dtype
+        name = getattr(dtype, "name", getattr(dtype, "__name__", dtype))
         if name not in ("float32", "float64"):
             raise StatisticsError(f"dtype: {dtype!r}, should be 'float32' or 'float64'")
         self._kind, self._real = kind, np.dtype(name).newbyteorder("<")
@@ -66,6 +67,8 @@ class Writer:
             narrow = array.astype(self._real)
         if not np.isfinite(narrow).all():
             raise StatisticsError(f"{name}: too large for float32; send float64, or choose an origin near the features")
+        if self.narrow and 0 < np.abs(array).max(initial=0) < _LEAST_FLOAT32:
+            raise StatisticsError(f"{name}: too small for float32; send float64, or scale the features up")
         self._parts.append(narrow.tobytes())
 
     def symmetric(self, matrix: Floats, name: str) -> None:
@@ -82,15 +85,16 @@ class Writer:
 class Reader:
     """Takes the fields of one message in order; refuses what is truncated, altered, or of another kind or version."""
 
-    def __init__(self, data: bytes | bytearray | memoryview, kind: bytes) -> None:
+    def __init__(self, data: bytes | bytearray | memoryview, kind: bytes, flags: int) -> None:
+        """Open `data`, a message of `kind` that may have any of `flags` set."""
         what = _KINDS[kind]
         try:
             view = memoryview(data).cast("B")
-        except TypeError:
+        except (TypeError, ValueError):
             raise StatisticsError(f"{what} bytes: got {type(data).__name__}, should be bytes") from None
         if len(view) < _HEADER.size + _CHECKSUM.size:
             raise StatisticsError(f"{what} bytes: truncated, {len(view)} bytes are less than an empty message")
-        magic, found, version, flags, length = _HEADER.unpack_from(view)
+        magic, found, version, found_flags, length = _HEADER.unpack_from(view)
         if magic != b"MPT":
             raise StatisticsError(f"{what} bytes: do not begin with 'MPT', not made by to_bytes")
         if found != kind:
@@ -102,9 +106,11 @@ class Reader:
         end = len(view) - _CHECKSUM.size
         if _CHECKSUM.unpack_from(view, end)[0] != zlib.crc32(view[:end]):
             raise StatisticsError(f"{what} bytes: altered, the checksum does not match")
-        self.flags = flags & ~_FLOAT32
+        self.flags = found_flags & ~_FLOAT32
+        if self.flags & ~flags:
+            raise StatisticsError(f"{what} bytes: a part that version {VERSION} does not know is flagged")
         self._what, self._view, self._at = what, view[:end], _HEADER.size
-        self._real = "<f4" if flags & _FLOAT32 else "<f8"
+        self._real = "<f4" if found_flags & _FLOAT32 else "<f8"
 
     def raw(self, size: int) -> bytes:
         """Bytes as they are."""
@@ -125,7 +131,8 @@ class Reader:
 
     def reals(self, *shape: int) -> Floats:
         """Real numbers in the message's dtype, as float64."""
-        return self._array(self._real, *shape).astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            return self._array(self._real, *shape).astype(np.float64)
 
     def symmetric(self, d: int) -> Floats:
         """A symmetric (d, d) matrix from its lower triangle."""
