@@ -27,6 +27,7 @@ lint: .venv/ready
 bench: .venv/ready
 	$(BIN)/python benchmarks/reconstruction.py
 	$(BIN)/python benchmarks/merging.py
+	$(BIN)/python benchmarks/road.py
 
 .venv/ready: pyproject.toml constraints.txt
 	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -22,6 +24,14 @@ def test_the_command_writes_a_png(tmp_path, capsys):
     assert main(["road?train=1&test=2", str(out), "--columns", "2"]) == 0
     assert np.array_equal(np.asarray(image_module.open(out)), sheet(load("road?train=1&test=2"), columns=2))
     assert "rows from the top: car, van" in capsys.readouterr().out
+
+
+def test_the_picture_in_the_docs_is_that_of_today():
+    image_module = pytest.importorskip("PIL.Image")
+    path = Path(__file__).parents[2] / "docs" / "road.png"
+    assert path.stat().st_size < 150_000
+    shown = np.asarray(image_module.open(path).convert("RGB")).astype(int)
+    assert np.abs(shown - sheet(load("road?train=1&test=12"), zoom=2)).mean() < 10
 
 
 def test_what_is_wrong_is_one_sentence_and_exit_code_2(tmp_path, capsys):

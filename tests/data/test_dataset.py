@@ -145,6 +145,7 @@ CASES = {
     "half a class": (lambda: dataset().class_index(0.5), "class: 0.5, should be a name or an index"),
     "truth for a class": (lambda: dataset().class_index(True), "no True in small"),
     "no samples a class": (lambda: dataset().limited(0), "per_class: 0, should be at least 1"),
+    "a negative seed": (lambda: dataset().limited(1, seed=-1), "seed: -1, should not be negative"),
     "an unknown split": (lambda: dataset().split("valid"), "split: 'valid', should be one of train, test"),
 }
 

@@ -16,6 +16,12 @@ def test_a_dataset_comes_back_whole(tmp_path, channels):
     assert load(f"npz:{path}", image_size=20).image_shape == (20, 20, channels)
 
 
+def test_a_path_in_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    save_npz(make_dataset(), tmp_path / "x.npz")
+    assert load("npz:~/x.npz").fingerprint() == make_dataset().fingerprint()
+
+
 def test_it_is_compressed(tmp_path):
     dataset = make_dataset(per_class=50, size=32)
     blank = type(dataset)("blank", CLASSES, *[type(s)(s.images * 0, s.labels) for s in (dataset.train, dataset.test)])

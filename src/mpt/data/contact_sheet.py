@@ -35,12 +35,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("out", type=Path, help="a PNG file to write")
     parser.add_argument("--columns", type=int, default=12, help="samples of each class (12)")
     parser.add_argument("--zoom", type=int, default=1, help="enlarge each pixel to so many (1)")
+    parser.add_argument("--colours", type=int, help="use no more than so many, up to 256, for a smaller file")
     parser.add_argument("--image-size", type=int, help="the images' side")
     options = parser.parse_args(arguments)
     try:
         pillow = require_pillow(Request("contact_sheet"))
         dataset = load(options.spec, image_size=options.image_size)
-        pillow.fromarray(sheet(dataset, options.columns, options.zoom)).save(options.out, "PNG", optimize=True)
+        page = pillow.fromarray(sheet(dataset, options.columns, options.zoom))
+        page = page.quantize(options.colours) if options.colours else page
+        page.save(options.out, "PNG", optimize=True)
     except DataError as error:
         print(error, file=sys.stderr)
         return 2

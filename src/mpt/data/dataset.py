@@ -179,6 +179,8 @@ class Dataset:
         """
         if per_class < 1:
             raise DataError(f"per_class: {per_class}, should be at least 1")
+        if seed < 0:
+            raise DataError(f"seed: {seed}, should not be negative")
         chosen = []
         for c in range(self.num_classes):
             members = np.flatnonzero(self.train.labels == c)

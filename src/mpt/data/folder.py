@@ -13,7 +13,7 @@ SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".t
 
 def load_folder(request: Request) -> Dataset:
     """The classes are the folders' names in sorted order, the samples the image files in them in sorted order."""
-    root = Path(request.target)
+    root = request.path
     if not root.is_dir():
         raise request.error(f"no folder {root}, should have train/ and test/ with a folder per class")
     folders = {which: _class_folders(request, root / which) for which in SPLITS}

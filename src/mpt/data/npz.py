@@ -34,7 +34,7 @@ def save_npz(dataset: Dataset, path: str | Path) -> Path:
 
 def load_npz(request: Request) -> Dataset:
     """What `save_npz` wrote."""
-    path = Path(request.target)
+    path = request.path
     if not path.is_file():
         raise request.error(f"no file {path}, should be one that mpt.data.save_npz wrote")
     try:

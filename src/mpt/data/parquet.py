@@ -11,7 +11,7 @@ from mpt.data.tables import Features, from_tables
 
 def load_parquet(request: Request) -> Dataset:
     """Images from the column `image`, labels from `label` (or `?label=COLUMN`), class names from the metadata."""
-    paths = {which: Path(f"{request.target}-{which}.parquet") for which in SPLITS}
+    paths = {which: Path(f"{request.path}-{which}.parquet") for which in SPLITS}
     for path in paths.values():
         if not path.is_file():
             raise request.error(f"no file {path}, should be there")

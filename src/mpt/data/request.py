@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from mpt.data.errors import DataError
 
@@ -23,6 +24,11 @@ class Request:
     options: Mapping[str, str] = field(default_factory=dict)
     image_size: int | None = None
     seed: int = 0
+
+    @property
+    def path(self) -> Path:
+        """The target as a path, `~` expanded."""
+        return Path(self.target).expanduser()
 
     def error(self, what: str) -> DataError:
         """An error about this request."""
