@@ -14,7 +14,9 @@ from rich.table import Table
 
 from mpt.config import ConfigError, RunConfig, make_config, read_toml
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Keep recognising a class after its vehicle has left.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Keep recognising a class after its vehicle has left."
+)
 console = Console()
 
 
@@ -128,7 +130,9 @@ class _Reporter:
 
 def _print_summary(result: Any) -> None:
     config = result.config
-    table = Table("method", "readout", title=f"F1 of {config.rare!r} on {config.dataset}", title_justify="left", box=None)
+    table = Table(
+        "method", "readout", title=f"F1 of {config.rare!r} on {config.dataset}", title_justify="left", box=None
+    )
     for column in ("last round", "mean after departure", "balanced acc.", "bytes up", "bytes down"):
         table.add_column(column, justify="right")
 

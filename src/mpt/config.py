@@ -8,7 +8,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 
-DEFAULT_METHODS = ("fedavg", "ccvr", "icarl", "sdc", "ldc", "frozen", "remaining-mean", "mpt", "mpt-lite", "oracle-train")
+DEFAULT_METHODS = (
+    "fedavg",
+    "ccvr",
+    "icarl",
+    "sdc",
+    "ldc",
+    "frozen",
+    "remaining-mean",
+    "mpt",
+    "mpt-lite",
+    "oracle-train",
+)
 
 
 class ConfigError(ValueError):
@@ -20,15 +31,21 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    dataset: Annotated[str, Field(description="road, digits, parquet:PREFIX, folder:PATH, npz:PATH, hf:NAME, or yours")] = "road"
+    dataset: Annotated[
+        str, Field(description="road, digits, parquet:PREFIX, folder:PATH, npz:PATH, hf:NAME, or yours")
+    ] = "road"
     rare: Annotated[str, Field(description="the class that departs, by name or index")] = "truck"
     methods: Annotated[tuple[str, ...], Field(min_length=1, description="names, or path.py:Class")] = DEFAULT_METHODS
     backbone: Annotated[str, Field(description="cnn3, resnet18, mobilenetv3, vit-tiny, timm:NAME, or yours")] = "cnn3"
-    image_size: Annotated[int | None, Field(ge=28, le=224, description="pixels a side; default: as in the dataset")] = None
+    image_size: Annotated[int | None, Field(ge=28, le=224, description="pixels a side; default: as in the dataset")] = (
+        None
+    )
     per_class: Annotated[int, Field(ge=10, description="training samples of a class, at most")] = 1000
     vehicles: Annotated[int | None, Field(ge=2, description="default: as many as classes")] = None
     remaining: Annotated[float, Field(ge=0, lt=1, description="fraction of the rare class that stays behind")] = 0.02
-    dirichlet: Annotated[float | None, Field(gt=0, description="uneven split of the other classes; default: even")] = None
+    dirichlet: Annotated[float | None, Field(gt=0, description="uneven split of the other classes; default: even")] = (
+        None
+    )
     participation: Annotated[float, Field(gt=0, le=1, description="share of the vehicles that train in a round")] = 1.0
     rounds: Annotated[int, Field(ge=1, description="of training and averaging")] = 100
     depart_at: Annotated[int, Field(ge=1, description="the last round with the departing vehicle")] = 15

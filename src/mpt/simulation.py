@@ -102,7 +102,7 @@ def plan_of(config: RunConfig, rare: int, seed: int) -> Plan:
 
 
 def choose_device(wanted: str) -> str:
-    """"auto" is a GPU where there is one."""
+    """ "auto" is a GPU where there is one."""
     if wanted != "auto":
         return wanted
     return "cuda" if torch.cuda.is_available() else "cpu"

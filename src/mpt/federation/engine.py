@@ -88,7 +88,9 @@ class _Federation:
             for v, held in self.partition.holdings.items()
         }
         self.labels = {v: dataset.train.labels[held] for v, held in self.partition.holdings.items()}
-        self.test_images = torch.from_numpy(np.array(dataset.test.images)).permute(0, 3, 1, 2).contiguous().to(self.device)
+        self.test_images = (
+            torch.from_numpy(np.array(dataset.test.images)).permute(0, 3, 1, 2).contiguous().to(self.device)
+        )
         self.rare_images = images[labels == plan.rare]
 
     def model(self) -> Classifier:
@@ -129,7 +131,9 @@ class _Federation:
             if plan.evaluates(number):
                 if number == plan.depart_at:
                     earlier = copy.deepcopy(model)
-                rows = _Readouts(self, model, earlier, number, here, left_after(events, number)).rows(methods, kept, gone)
+                rows = _Readouts(self, model, earlier, number, here, left_after(events, number)).rows(
+                    methods, kept, gone
+                )
             yield number, rows
 
     def features(self, model: Classifier, images: torch.Tensor) -> Floats:
@@ -239,4 +243,3 @@ def make_readout(name: ReadoutName, prototypes: Floats, covariance: Floats, cov_
         return Cosine(prototypes)
     shape = {"mahalanobis": covariance, "diagonal": np.diag(covariance.diagonal()), "euclidean": None}[name]
     return NearestClassMean(prototypes, shape, cov_ridge=cov_ridge)
-

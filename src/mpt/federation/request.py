@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from mpt.core import ClassStatistics, StatisticsError
 from mpt.core import validation as check
 from mpt.core.validation import Floats
+from mpt.core.value import Value
 from mpt.core.wire import Reader, Writer
 
 _KIND = b"R"
@@ -15,7 +16,7 @@ _SCATTER, _SPAN, _ORIGIN = 1, 2, 4
 
 
 @dataclass(frozen=True, eq=False)
-class StatisticsRequest:
+class StatisticsRequest(Value):
     """How vehicles are to make this round's `ClassStatistics`.
 
     Attributes:
@@ -53,11 +54,6 @@ class StatisticsRequest:
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-
-    def __eq__(self, other: object) -> bool:
-        return check.same_fields(self, other) if isinstance(other, StatisticsRequest) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
 
     def answer(self, features: ArrayLike, labels: ArrayLike) -> bytes:
         """On a vehicle: the statistics of its samples, as float32 bytes without span and origin."""
@@ -98,7 +94,7 @@ class StatisticsRequest:
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> "StatisticsRequest":
         """What `to_bytes` was called on."""
-        reader = Reader(data, _KIND)
+        reader = Reader(data, _KIND, _SCATTER | _SPAN | _ORIGIN)
         number, num_classes, num_watched, num_held_out, d, rows = reader.numbers("6I")
         watched, held_out = reader.integers(num_watched), reader.integers(num_held_out)
         span = reader.exact(rows, d) if reader.flags & _SPAN else None

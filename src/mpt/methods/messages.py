@@ -23,7 +23,7 @@ def pack(*arrays: Floats) -> bytes:
 
 def unpack(message: bytes) -> list[Floats]:
     """What `pack` was given, rounded to float32."""
-    reader = Reader(message, _KIND)
+    reader = Reader(message, _KIND, 0)
     (count,) = reader.numbers("I")
     shapes = []
     for _ in range(count):
