@@ -27,7 +27,7 @@ class ConfigError(ValueError):
 
 
 class RunConfig(BaseModel):
-    """What `mpt run` does. Every field is an option of the command, a key of the TOML file and an argument in Python."""
+    """What `mpt run` does. Every field is an option of the command, a key of the TOML file, an argument in Python."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -40,8 +40,9 @@ def concentrate(
 ) -> Partition:
     """Spread the samples over `vehicles`, the rare class all on the last one but for an exact `remaining` fraction.
 
-    The other classes are split evenly over all vehicles, or in proportions drawn from a symmetric Dirichlet distribution
-    a class (the smaller `dirichlet`, the more uneven). The remaining samples go to the other vehicles in turn.
+    The other classes are split evenly over all vehicles, or in proportions drawn from a symmetric Dirichlet
+    distribution a class (the smaller `dirichlet`, the more uneven). The remaining samples go to the other vehicles in
+    turn.
 
     Args:
         labels: (N,) class of each training sample.

@@ -1,4 +1,4 @@
-"""What the server tells vehicles for a statistics report: one versioned dataclass, the same on one machine and on Flower."""
+"""What the server tells vehicles for a statistics report: one versioned dataclass, on one machine as on Flower."""
 
 from dataclasses import dataclass
 

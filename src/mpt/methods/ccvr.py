@@ -32,7 +32,8 @@ def gaussians(counts: Floats, sums: Floats, seconds: Floats, origin: Floats) -> 
 def draw(mean: Floats, covariance: Floats, count: int, rng: np.random.Generator) -> Floats:
     """(count, d) samples of a Gaussian whose covariance may be singular: negative eigenvalues are rounding."""
     values, vectors = np.linalg.eigh(covariance)
-    return mean + rng.standard_normal((count, len(mean))) * np.sqrt(values.clip(min=0)) @ vectors.T
+    drawn: Floats = mean + rng.standard_normal((count, len(mean))) * np.sqrt(values.clip(min=0)) @ vectors.T
+    return drawn
 
 
 def calibrate(head: Linear, features: Floats, labels: Ints, rng: np.random.Generator, ccvr: "Ccvr") -> Linear:

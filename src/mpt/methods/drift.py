@@ -1,7 +1,7 @@
 """SDC and LDC: the departed prototype carried along by how other samples moved between two models.
 
-Vehicles embed their samples twice, under the departure-time model (z) and the current one (h), and report sums. With the
-same budget as MPT they use the remaining samples of the departed class; the ":all" rows use every sample.
+Vehicles embed their samples twice, under the departure-time model (z) and the current one (h), and report sums. With
+the same budget as MPT they use the remaining samples of the departed class; the ":all" rows use every sample.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,8 @@ def _pairs(local: Local, budget: Budget, departed: int) -> tuple[Floats, Floats]
 def drift_weights(earlier: Floats, prototype: Floats, sigma: float) -> Floats:
     """w_i = exp(-|z_i - mu|^2 / (2 sigma^2)) between unit vectors, (n,). On the unit sphere nothing underflows."""
     gaps = unit(earlier) - unit(prototype)
-    return np.exp(-np.sum(gaps**2, axis=1) / (2 * sigma**2))
+    weights: Floats = np.exp(-np.sum(gaps**2, axis=1) / (2 * sigma**2))
+    return weights
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class Sdc:
 
     def depart(self, now: Now) -> Floats:
         """Keep the prototype."""
-        return now.report(now.request(scatter=False)).means[now.departed]
+        prototype: Floats = now.report(now.request(scatter=False)).means[now.departed]
+        return prototype
 
     def track(self, kept: Floats, now: Now) -> tuple[Floats, Floats]:
         """The prototype plus the weighted mean drift; where nothing was measured, the prototype."""
@@ -73,7 +75,8 @@ class Ldc:
 
     def depart(self, now: Now) -> Floats:
         """Keep the prototype."""
-        return now.report(now.request(scatter=False)).means[now.departed]
+        prototype: Floats = now.report(now.request(scatter=False)).means[now.departed]
+        return prototype
 
     def track(self, kept: Floats, now: Now) -> tuple[Floats, Floats]:
         """The prototype under the map."""

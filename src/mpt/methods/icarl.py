@@ -25,7 +25,8 @@ class Cosine:
     def predict(self, features: Floats) -> Ints:
         """The class of each row of `features` (N, d)."""
         cosines = unit(np.asarray(features, dtype=np.float64)) @ unit(self.prototypes).T
-        return np.argmax(np.where(np.isnan(cosines), -np.inf, cosines), axis=1).astype(np.int64)
+        classes: Ints = np.argmax(np.where(np.isnan(cosines), -np.inf, cosines), axis=1).astype(np.int64)
+        return classes
 
 
 def answer(question: bytes, local: Local) -> bytes:

@@ -15,8 +15,8 @@ from mpt.core.validation import Floats, Ints
 from mpt.federation.request import StatisticsRequest
 
 Training = Literal["held-out", "continued", "fedlc", "live"]
-"""The trainings that methods read: remaining samples held out after the departure, trained on, with FedLC's loss, and one
-without a departure."""
+"""The trainings that methods read: remaining samples held out after the departure, trained on, with FedLC's loss, and
+one without a departure."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class Now:
         departed: the class in question.
         num_classes: C.
         head: the classifier head: weight (C, d) and bias (C,).
-        report: asks all present vehicles for statistics and merges their answers; with `staying=True`, only those that do
-            not leave after this round.
+        report: asks all present vehicles for statistics and merges their answers; with `staying=True`, only those that
+            do not leave after this round.
         ask: sends a question to all present vehicles and gives back their answers, a `bytes` each.
-        reference: what no method may know, for the rows that are there to compare with: "test" is the test samples' mean
-            feature of the departed class, "train" that of all its training samples, departed ones included.
+        reference: what no method may know, for the rows that are there to compare with: "test" is the test samples'
+            mean feature of the departed class, "train" that of all its training samples, departed ones included.
         rng: for methods that draw.
     """
 
@@ -100,16 +100,19 @@ class Now:
 class Method(Protocol):
     """How a departed class is kept alive.
 
-    Attributes:
-        name: of the row in tables.
-        training: which training's model it reads.
-
     A method that cannot `track` before a departure says so with `needs_departure = True`; as long as the class is there
     its row shows the class's prototype as measured.
     """
 
-    name: str
-    training: Training
+    @property
+    def name(self) -> str:
+        """Of the row in tables."""
+        ...
+
+    @property
+    def training(self) -> Training:
+        """Which training's model it reads."""
+        ...
 
     def depart(self, now: Now) -> Any:
         """In the last round with the departing vehicle: what the server keeps."""

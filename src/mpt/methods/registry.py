@@ -5,6 +5,7 @@ import importlib.util
 import inspect
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.methods import drift, simple
@@ -75,11 +76,11 @@ def _from_file(path: Path, attribute: str) -> Method:
         spec.loader.exec_module(module)
     except Exception as error:
         raise MethodError(f"method: {path} does not import ({type(error).__name__}: {error})") from error
-    made = getattr(module, attribute, None)
+    made: Any = getattr(module, attribute, None)
     if made is None:
         raise MethodError(f"method: {path} has no {attribute}")
-    method = made() if inspect.isclass(made) else made
+    method: Method = made() if inspect.isclass(made) else made
     missing = [n for n in ("name", "training", "depart", "track") if not hasattr(method, n)]
     if missing:
         raise MethodError(f"method: {path}:{attribute} has no {', '.join(missing)}, which the protocol asks for")
-    return method  # type: ignore[no-any-return]
+    return method

@@ -19,7 +19,8 @@ class Linear:
     def predict(self, features: Floats) -> Ints:
         """The class of each row of `features` (N, d)."""
         scores = np.asarray(features, dtype=np.float64) @ self.weight.T + self.bias
-        return np.argmax(scores, axis=1).astype(np.int64)
+        classes: Ints = np.argmax(scores, axis=1).astype(np.int64)
+        return classes
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class Frozen:
 
     def depart(self, now: Now) -> Floats:
         """Keep the prototype."""
-        return now.report(now.request(scatter=False)).means[now.departed]
+        prototype: Floats = now.report(now.request(scatter=False)).means[now.departed]
+        return prototype
 
     def track(self, kept: Floats, now: Now) -> tuple[Floats, Floats]:
         """The kept prototype."""
