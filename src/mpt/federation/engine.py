@@ -2,7 +2,7 @@
 
 import copy
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from mpt.core import ClassStatistics, NearestClassMean
-from mpt.core.validation import Floats, Ints
+from mpt.core.validation import Floats
 from mpt.data import Dataset
 from mpt.federation.metrics import Scores, score
 from mpt.federation.partition import Partition, concentrate
@@ -38,7 +38,6 @@ class Row:
     scores: Scores
     prototype_distance: float | None
     cost: Cost
-    drift: float | None
 
 
 Progress = Callable[[Training, int, Sequence[Row]], None]
@@ -62,7 +61,7 @@ def run(dataset: Dataset, plan: Plan, *, device: str = "cpu", progress: Progress
 
 @dataclass
 class _Federation:
-    """The vehicles' data on the device, the test samples, and the model that all trainings share up to the departure."""
+    """The vehicles' data and the test samples on the device, and the rounds that trainings share."""
 
     dataset: Dataset
     plan: Plan
@@ -111,6 +110,7 @@ class _Federation:
         model = self.model()
         kept: dict[str, Any] = {}
         earlier: Classifier | None = None
+        remembered: dict[int, Floats] = {}
         shared = self._shared.setdefault(rules.calibrates, {})
         for number in range(1, plan.rounds + 1):
             here = present(self.vehicles, events, number)
@@ -131,9 +131,9 @@ class _Federation:
             if plan.evaluates(number):
                 if number == plan.depart_at:
                     earlier = copy.deepcopy(model)
-                rows = _Readouts(self, model, earlier, number, here, left_after(events, number)).rows(
-                    methods, kept, gone
-                )
+                leaving = left_after(events, number)
+                readouts = _Readouts(self, model, earlier, number, here, leaving, remembered)
+                rows = readouts.rows(methods, kept, gone)
             yield number, rows
 
     def features(self, model: Classifier, images: torch.Tensor) -> Floats:
@@ -150,6 +150,11 @@ class _Readouts:
     number: int
     here: tuple[int, ...]
     leaving: tuple[int, ...]
+    remembered: dict[int, Floats]
+    _test: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._test = self.federation.features(self.model, self.federation.test_images)
 
     def rows(self, methods: Sequence[Method], kept: dict[str, Any], gone: bool) -> list[Row]:
         plan, federation = self.federation.plan, self.federation
@@ -157,8 +162,7 @@ class _Readouts:
         report, _ = exchange.for_method(Cost())
         now = self._now(exchange, Cost())
         stats = report(now.request())
-        test = federation.features(self.model, federation.test_images)
-        truth = now.reference("train")
+        test, truth = self._test, now.reference("train")
         made: list[Row] = []
         for method in methods:
             cost = Cost()
@@ -170,11 +174,11 @@ class _Readouts:
             cost.server_seconds = time.perf_counter() - start - cost.vehicle_seconds
             for name, readout in self._readouts(outcome, stats):
                 scores = score(readout.predict(test), federation.dataset.test.labels, plan.rare, len(stats.counts))
-                distance, drift = None, None
-                if isinstance(outcome, np.ndarray):
+                distance = None
+                if isinstance(outcome, np.ndarray) and np.isfinite(outcome).all():
                     metric = NearestClassMean(truth[None], stats.covariance(), cov_ridge=plan.cov_ridge)
-                    distance = float(metric.distances(outcome[None])[0, 0]) if np.isfinite(outcome).all() else None
-                made.append(Row(plan.seed, self.number, method.name, name, scores, distance, cost, drift))
+                    distance = float(metric.distances(outcome[None])[0, 0])
+                made.append(Row(plan.seed, self.number, method.name, name, scores, distance, cost))
         return made
 
     def _outcome(
@@ -204,7 +208,9 @@ class _Readouts:
         def earlier() -> Floats:
             if self.earlier is None:
                 raise RuntimeError("there has been no departure yet")
-            return federation.features(self.earlier, images)
+            if vehicle not in self.remembered:
+                self.remembered[vehicle] = federation.features(self.earlier, images)
+            return self.remembered[vehicle]
 
         return Local(federation.labels[vehicle], features, earlier)
 
@@ -213,9 +219,11 @@ class _Readouts:
         report, ask = exchange.for_method(cost)
 
         def reference(which: Literal["test", "train"]) -> Floats:
-            rare = federation.dataset.test.labels == plan.rare
-            images = federation.test_images[torch.from_numpy(rare)] if which == "test" else federation.rare_images
-            mean: Floats = federation.features(self.model, images).mean(axis=0)
+            if which == "test":
+                known = self._test[federation.dataset.test.labels == plan.rare]
+            else:
+                known = federation.features(self.model, federation.rare_images)
+            mean: Floats = known.mean(axis=0)
             return mean
 
         return Now(
