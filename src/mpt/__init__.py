@@ -14,7 +14,14 @@ On the server, every round after:
     prototypes = now.means
     prototypes[truck] = mpt.reconstruct(deposit, now).prototype
     readout = mpt.NearestClassMean(prototypes, now.covariance())
+
+A whole federation on one machine, with the extra `sim`:
+
+    result = mpt.simulate(mpt.RunConfig(dataset="digits", rare="8"))
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from mpt.core import (
     ClassStatistics,
@@ -25,6 +32,10 @@ from mpt.core import (
     deposit,
     reconstruct,
 )
+
+if TYPE_CHECKING:
+    from mpt.config import RunConfig as RunConfig
+    from mpt.simulation import simulate as simulate
 
 __version__ = "0.1.0"
 
@@ -37,3 +48,16 @@ __all__ = [
     "deposit",
     "reconstruct",
 ]
+
+_LAZY = {"RunConfig": "mpt.config", "simulate": "mpt.simulation"}
+"""Names that need the extra `sim`, and the modules that have them; imported when first asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

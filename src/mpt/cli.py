@@ -1,156 +1,19 @@
-"""The command line: `mpt run`, `mpt methods`, `mpt datasets`."""
+"""The entry of the command line, which says what to install where the extra `sim` is missing."""
 
-import inspect
 import sys
-import time
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any
 
-import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-
-from mpt.config import ConfigError, RunConfig, make_config, read_toml
-
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Keep recognising a class after its vehicle has left."
-)
-console = Console()
+NEEDED = {"click", "pydantic", "rich", "torch", "typer"}
 
 
-def fail(message: str) -> None:
-    """One sentence on standard error, exit code 2."""
-    Console(stderr=True).print(f"mpt: {message}", style="red", highlight=False, soft_wrap=True)
-    raise typer.Exit(2)
-
-
-def _run(config: Path | None, out: Path | None, **options: Any) -> None:
-    """Simulate a federation that a vehicle leaves, and read out every method."""
-    from mpt.data import DataError
-    from mpt.federation.partition import PartitionError
-    from mpt.learning import LearningError
-    from mpt.methods import MethodError
-    from mpt.simulation import save, simulate
-
+def app() -> None:
+    """`mpt`, as `mpt.commands` has it."""
     try:
-        settings = {**(read_toml(config) if config else {}), **{k: v for k, v in options.items() if v is not None}}
-        chosen = make_config(settings)
-        with _Reporter(chosen) as reporter:
-            result = simulate(chosen, progress=reporter)
-    except (ConfigError, DataError, LearningError, MethodError, PartitionError) as error:
-        fail(str(error))
-    _print_summary(result)
-    if out is not None:
-        save(result, out)
-        console.print(f"\nwritten to {out}: config.toml, manifest.json, metrics.csv", highlight=False)
+        from mpt.commands import app as commands
 
-
-def _signature() -> inspect.Signature:
-    """`mpt run`'s options are the fields of `RunConfig`."""
-    path = Annotated[Path | None, typer.Option("--config", help="TOML file with the same settings")]
-    out = Annotated[Path | None, typer.Option("--out", help="folder for the results")]
-    parameters = [
-        inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=path),
-        inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=out),
-    ]
-    for name, field in RunConfig.model_fields.items():
-        default = ",".join(field.default) if isinstance(field.default, tuple) else field.default
-        kind: Any = field.annotation
-        kind = kind if kind in (int, float) else {int | None: int, float | None: float}.get(kind, str)
-        note = "" if field.default is None else f" [default: {default}]"
-        option = typer.Option(f"--{name.replace('_', '-')}", help=f"{field.description}{note}", show_default=False)
-        annotation = Annotated[kind | None, option]
-        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
-    return inspect.Signature(parameters)
-
-
-_run.__signature__ = _signature()  # type: ignore[attr-defined]
-app.command("run")(_run)
-
-
-@app.command()
-def methods() -> None:
-    """List the methods."""
-    from mpt.methods import METHODS, find_method
-
-    table = Table("method", "training", "what it does", box=None)
-    for name, (_, description) in METHODS.items():
-        table.add_row(name, find_method(name).training, description)
-    table.add_row("path.py:Class", "", "your own")
-    console.print(table)
-
-
-@app.command()
-def datasets() -> None:
-    """List the datasets."""
-    from mpt.data import usages
-
-    table = Table("dataset", "what it is", box=None)
-    for usage, description in usages().items():
-        table.add_row(usage, description)
-    console.print(table)
-
-
-class _Reporter:
-    """A progress bar on a terminal, a plain line a round elsewhere."""
-
-    def __init__(self, config: RunConfig) -> None:
-        from mpt.methods import find_method
-
-        self.rounds = config.rounds
-        trainings = {find_method(name).training for name in config.methods}
-        self.total = config.seeds * len(trainings) * config.rounds
-        self.f1 = ""
-        self.started = time.perf_counter()
-        self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
-        )
-        self.task = self.bar.add_task("starting", total=self.total)
-
-    def __enter__(self) -> "_Reporter":
-        if console.is_terminal:
-            self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-    def __call__(self, seed: int, training: str, number: int, rows: Sequence[Any]) -> None:
-        best = [r for r in rows if r.method == "mpt"] or list(rows)
-        if best:
-            self.f1 = f"  {best[0].method} F1 {best[0].scores.rare_f1:.3f}"
-        text = f"seed {seed}  {training:9s}  round {number}/{self.rounds}{self.f1}"
-        if console.is_terminal:
-            self.bar.update(self.task, advance=1, description=text)
-        elif rows:
-            print(f"{time.perf_counter() - self.started:7.1f} s  {text}", file=sys.stderr, flush=True)
-
-
-def _print_summary(result: Any) -> None:
-    config = result.config
-    table = Table(
-        "method", "readout", title=f"F1 of {config.rare!r} on {config.dataset}", title_justify="left", box=None
-    )
-    for column in ("last round", "mean after departure", "balanced acc.", "bytes up", "bytes down"):
-        table.add_column(column, justify="right")
-
-    def with_deviation(value: float, deviation: float | None) -> str:
-        return f"{value:.3f}" if deviation is None else f"{value:.3f} ± {deviation:.3f}"
-
-    for row in sorted(result.summary(), key=lambda r: r["mean_f1"]):
-        table.add_row(
-            row["method"],
-            row["readout"],
-            with_deviation(row["last_f1"], row["last_f1_sd"]),
-            with_deviation(row["mean_f1"], row["mean_f1_sd"]),
-            f"{row['balanced_accuracy']:.3f}",
-            f"{row['bytes_up']:,.0f}",
-            f"{row['bytes_down']:,.0f}",
-        )
-    console.print(table)
-
-
-if __name__ == "__main__":
-    app()
+        commands()
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in NEEDED:
+            raise
+        print(f"mpt: {missing} is not installed, pip install 'mpt-fl[sim]' brings it", file=sys.stderr)
+        sys.exit(2)

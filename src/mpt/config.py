@@ -35,7 +35,9 @@ class RunConfig(BaseModel):
         str, Field(description="road, digits, parquet:PREFIX, folder:PATH, npz:PATH, hf:NAME, or yours")
     ] = "road"
     rare: Annotated[str, Field(description="the class that departs, by name or index")] = "truck"
-    methods: Annotated[tuple[str, ...], Field(min_length=1, description="names, or path.py:Class")] = DEFAULT_METHODS
+    methods: Annotated[
+        tuple[str, ...], Field(min_length=1, description="names as in `mpt methods`, or path.py:Class")
+    ] = DEFAULT_METHODS
     backbone: Annotated[str, Field(description="cnn3, resnet18, mobilenetv3, vit-tiny, timm:NAME, or yours")] = "cnn3"
     image_size: Annotated[int | None, Field(ge=28, le=224, description="pixels a side; default: as in the dataset")] = (
         None
@@ -53,10 +55,12 @@ class RunConfig(BaseModel):
     epochs: Annotated[int, Field(ge=1, description="of a vehicle's training in a round")] = 5
     lr: Annotated[float, Field(gt=0, description="learning rate of SGD")] = 0.01
     batch_size: Annotated[int, Field(ge=2, description="of a vehicle's training")] = 64
-    augment: Annotated[Literal["none", "flip", "crop-flip"], Field(description="of training images")] = "none"
+    augment: Annotated[
+        Literal["none", "flip", "crop-flip"], Field(description="of training images: none, flip, crop-flip")
+    ] = "none"
     readout: Annotated[
         tuple[Literal["mahalanobis", "diagonal", "euclidean", "cosine"], ...],
-        Field(min_length=1, description="for methods that give a prototype"),
+        Field(min_length=1, description="where a method gives a prototype: mahalanobis, diagonal, euclidean, cosine"),
     ] = ("mahalanobis",)
     ridge: Annotated[float, Field(ge=0, description="lambda of Eq. (1), relative")] = DEFAULT_RIDGE
     cov_ridge: Annotated[float, Field(ge=0, description="lambda_Sigma of Eq. (3)")] = DEFAULT_COV_RIDGE

@@ -5,14 +5,14 @@ import importlib.util
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.methods import drift, simple
 from mpt.methods.ccvr import Ccvr
 from mpt.methods.icarl import Icarl
 from mpt.methods.mpt import Mpt, MptLite, parts
-from mpt.methods.protocol import Method
+from mpt.methods.protocol import Method, Training
 
 Make = Callable[[float, float], Method]
 
@@ -79,8 +79,17 @@ def _from_file(path: Path, attribute: str) -> Method:
     made: Any = getattr(module, attribute, None)
     if made is None:
         raise MethodError(f"method: {path} has no {attribute}")
-    method: Method = made() if inspect.isclass(made) else made
+    try:
+        method: Any = made() if inspect.isclass(made) else made
+    except Exception as error:
+        raise MethodError(f"method: {path}:{attribute} cannot be made ({type(error).__name__}: {error})") from error
     missing = [n for n in ("name", "training", "depart", "track") if not hasattr(method, n)]
     if missing:
         raise MethodError(f"method: {path}:{attribute} has no {', '.join(missing)}, which the protocol asks for")
-    return method
+    if method.training not in get_args(Training):
+        allowed = ", ".join(get_args(Training))
+        raise MethodError(
+            f"method: {path}:{attribute} has the training {method.training!r}, should be one of {allowed}"
+        )
+    checked: Method = method
+    return checked
