@@ -61,6 +61,7 @@ def show(table: Table) -> None:
 
 def _run(config: Path | None, out: Path | None, **options: Any) -> None:
     """Simulate a federation that a vehicle leaves, and read out every method."""
+    from mpt.core import StatisticsError
     from mpt.data import DataError
     from mpt.federation.partition import PartitionError
     from mpt.learning import LearningError
@@ -70,14 +71,24 @@ def _run(config: Path | None, out: Path | None, **options: Any) -> None:
     try:
         settings = {**(read_toml(config) if config else {}), **{k: v for k, v in options.items() if v is not None}}
         chosen = make_config(settings)
+        if out is not None:
+            _prepare(out)
         with _Reporter(chosen) as reporter:
             result = simulate(chosen, progress=reporter)
-    except (ConfigError, DataError, LearningError, MethodError, PartitionError) as error:
+    except (ConfigError, DataError, LearningError, MethodError, PartitionError, StatisticsError) as error:
         raise click.UsageError(str(error)) from error
     _print_summary(result)
     if out is not None:
         save(result, out)
         console.print(f"\nwritten to {out}: config.toml, manifest.json, metrics.csv", highlight=False)
+
+
+def _prepare(out: Path) -> None:
+    """Make the folder for the results before the work begins."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"out: {out} cannot be made a folder ({error.strerror})") from None
 
 
 def _signature() -> inspect.Signature:
@@ -148,9 +159,12 @@ class _Reporter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.bar.stop()
+        if self.bar.live.is_started:
+            self.bar.stop()
 
     def __call__(self, seed: int, training: str, number: int, rows: Sequence[Any]) -> None:
+        if number == 1:
+            self.f1 = ""
         best = [r for r in rows if r.method == "mpt"] or list(rows)
         if best:
             self.f1 = f"  {best[0].method} F1 {best[0].scores.rare_f1:.3f}"
@@ -162,7 +176,10 @@ class _Reporter:
 
 
 def _print_summary(result: Any) -> None:
-    config = result.config
+    config, summary = result.config, result.summary()
+    if not summary:
+        console.print("No round after the departure was read out, so there is nothing to sum up.", highlight=False)
+        return
     table = Table(
         "method", "readout", title=f"F1 of {config.rare!r} on {config.dataset}", title_justify="left", box=None
     )
@@ -172,7 +189,7 @@ def _print_summary(result: Any) -> None:
     def with_deviation(value: float, deviation: float | None) -> str:
         return f"{value:.3f}" if deviation is None else f"{value:.3f} ± {deviation:.3f}"
 
-    for row in sorted(result.summary(), key=lambda r: r["mean_f1"]):
+    for row in sorted(summary, key=lambda r: r["mean_f1"]):
         table.add_row(
             row["method"],
             row["readout"],

@@ -1,5 +1,6 @@
 """One run, as options, as a TOML file and as a Python object: one pydantic model."""
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -29,7 +30,7 @@ class ConfigError(ValueError):
 class RunConfig(BaseModel):
     """What `mpt run` does. Every field is an option of the command, a key of the TOML file, an argument in Python."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     dataset: Annotated[
         str, Field(description="road, digits, parquet:PREFIX, folder:PATH, npz:PATH, hf:NAME, or yours")
@@ -72,14 +73,27 @@ class RunConfig(BaseModel):
     def _split(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
+    @field_validator("methods", "readout")
+    @classmethod
+    def _each_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        twice = [name for name in value if value.count(name) > 1]
+        if twice:
+            raise ValueError(f"{twice[0]!r} is there twice, should differ from each other")
+        return value
+
+    @field_validator("rare", mode="before")
+    @classmethod
+    def _index_as_text(cls, value: Any) -> Any:
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
     @model_validator(mode="after")
     def _departs_in_time(self) -> "RunConfig":
         if self.depart_at > self.rounds:
-            raise ValueError(f"depart_at is {self.depart_at}, should be at most {self.rounds}, the number of rounds")
+            raise ValueError(f"depart_at: {self.depart_at}, should be at most {self.rounds}, the number of rounds")
         return self
 
     def to_toml(self) -> str:
-        """The resolved settings, for `from_toml`; what is not set is left out."""
+        """The resolved settings, for `read_toml`; what is not set is left out."""
         lines = [f"{key} = {_toml(value)}" for key, value in self.model_dump().items() if value is not None]
         return "\n".join(lines) + "\n"
 
@@ -89,23 +103,35 @@ def make_config(settings: dict[str, Any]) -> RunConfig:
     try:
         return RunConfig(**settings)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"][:1])
-        if first["type"] == "extra_forbidden":
-            raise ConfigError(f"{name}: no such setting; there are {', '.join(RunConfig.model_fields)}") from None
-        if not name:
-            raise ConfigError(first["msg"].removeprefix("Value error, ")) from None
-        raise ConfigError(f"{name}: {first['input']!r}; {first['msg'][0].lower()}{first['msg'][1:]}") from None
+        raise ConfigError(_sentence(error)) from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The settings in a file; `ConfigError` where it is missing or no TOML."""
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"config: there is no file {path}") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"config: {path} cannot be read ({error.strerror})") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"config: {path} cannot be read ({error})") from None
+
+
+def _sentence(error: ValidationError) -> str:
+    """What is wrong with the first setting that is, in the words of the other packages' errors."""
+    first = error.errors()[0]
+    name = str(first["loc"][0]) if first["loc"] else ""
+    if first["type"] == "extra_forbidden":
+        return f"{name}: there is no such setting, should be one of {', '.join(RunConfig.model_fields)}"
+    if first["type"] == "value_error":
+        return f"{name}: {first['ctx']['error']}" if name else str(first["ctx"]["error"])
+    if first["type"] == "too_short":
+        return f"{name}: none, should be at least one"
+    what = first["msg"].removeprefix("Input ")
+    for long, short in (("greater than or equal to", "at least"), ("less than or equal to", "at most")):
+        what = what.replace(long, short)
+    return f"{name}: {first['input']!r}, {what.replace('greater than', 'above').replace('less than', 'below')}"
 
 
 def _toml(value: Any) -> str:
@@ -114,5 +140,5 @@ def _toml(value: Any) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return json.dumps(value, ensure_ascii=False)  # TOML's basic strings have JSON's escapes
     return repr(value)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import mpt
-from mpt.config import RunConfig
+from mpt.config import ConfigError, RunConfig
 from mpt.data import Dataset, load
 from mpt.federation.engine import Row, run
 from mpt.federation.plan import Plan
@@ -66,13 +66,15 @@ class Result:
 
 def simulate(config: RunConfig, *, progress: Progress | None = None) -> Result:
     """Run all seeds of `config` on one device."""
+    names = [find_method(name).name for name in config.methods]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigError(f"methods: two are called {twice!r}, should differ in their names")
+    device = choose_device(config.device)
     dataset = load(config.dataset, image_size=config.image_size).limited(config.per_class)
     rare = dataset.class_index(config.rare)
     dataset.require(rare, 10)
     dataset.require(rare, 1, "test")
-    for name in config.methods:
-        find_method(name)
-    device = choose_device(config.device)
     rows: list[Row] = []
     for seed in range(config.seeds):
         on_round = None if progress is None else (lambda t, r, new, s=seed: progress(s, t, r, new))
@@ -102,10 +104,16 @@ def plan_of(config: RunConfig, rare: int, seed: int) -> Plan:
 
 
 def choose_device(wanted: str) -> str:
-    """ "auto" is a GPU where there is one."""
-    if wanted != "auto":
-        return wanted
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    """The device to run on, tried out; "auto" is a GPU where there is one."""
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=wanted).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise ConfigError(
+            f"device: {wanted!r} is none that works here, should be auto, cpu, cuda, cuda:1, ..."
+        ) from None
+    return wanted
 
 
 def summarize(rows: Iterable[Row], depart_at: int) -> list[dict[str, Any]]:
@@ -139,9 +147,9 @@ def summarize(rows: Iterable[Row], depart_at: int) -> list[dict[str, Any]]:
 def save(result: Result, out: Path) -> None:
     """Write `config.toml`, `manifest.json` and `metrics.csv` under `out`."""
     out.mkdir(parents=True, exist_ok=True)
-    (out / "config.toml").write_text(result.config.to_toml())
-    (out / "manifest.json").write_text(json.dumps(result.manifest, indent=2) + "\n")
-    with (out / "metrics.csv").open("w", newline="") as file:
+    (out / "config.toml").write_text(result.config.to_toml(), encoding="utf-8")
+    (out / "manifest.json").write_text(json.dumps(result.manifest, indent=2) + "\n", encoding="utf-8")
+    with (out / "metrics.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         writer.writerows(result.records())
@@ -149,19 +157,9 @@ def save(result: Result, out: Path) -> None:
 
 def manifest_of(dataset: Dataset, device: str) -> dict[str, Any]:
     """What a run's numbers depend on besides its settings."""
-    try:
-        commit = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        commit = None
     return {
         "mpt": mpt.__version__,
-        "commit": commit,
+        "commit": _commit(Path(__file__).parents[2]),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "torch": torch.__version__,
@@ -169,6 +167,17 @@ def manifest_of(dataset: Dataset, device: str) -> dict[str, Any]:
         "dataset": dataset.name,
         "dataset_fingerprint": dataset.fingerprint(),
     }
+
+
+def _commit(checkout: Path) -> str | None:
+    """What is checked out where this file lies in a checkout, None where it is installed."""
+    if not (checkout / ".git").exists():
+        return None
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        return subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def _record(row: Row) -> dict[str, Any]:

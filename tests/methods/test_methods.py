@@ -129,7 +129,7 @@ def test_messages_are_arrays_in_the_envelope():
 
 
 def test_methods_are_found_by_name_or_path(tmp_path):
-    with pytest.raises(MethodError, match=r"'mtp' is none; did you mean mpt\?"):
+    with pytest.raises(MethodError, match=r"'mtp' is none, did you mean mpt\?"):
         find_method("mtp")
     with pytest.raises(MethodError, match=r"there is no file nowhere\.py"):
         find_method("nowhere.py:Mine")

@@ -61,8 +61,10 @@ def find_method(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float = D
     if colon and path.endswith(".py"):
         return _from_file(Path(path), attribute)
     close = difflib.get_close_matches(name, METHODS, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(METHODS)}"
-    raise MethodError(f"method: {name!r} is none; {hint}; your own is given as path.py:Class")
+    hint = (
+        f"did you mean {close[0]}?" if close else f"should be one of {', '.join(METHODS)}, or path.py:Class of your own"
+    )
+    raise MethodError(f"method: {name!r} is none, {hint}")
 
 
 def _from_file(path: Path, attribute: str) -> Method:
