@@ -1,0 +1,192 @@
+"""The command line as a user meets it."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+for package in ("typer", "rich", "pydantic", "torch"):
+    pytest.importorskip(package, reason="the extra sim is not installed")
+
+from typer.testing import CliRunner
+
+import mpt
+from mpt.commands import app
+from mpt.config import RunConfig
+from mpt.methods import METHODS
+
+ROOT = Path(__file__).parents[1]
+SMALL = [
+    "--dataset",
+    "road?train=20&test=5",
+    "--image-size",
+    "28",
+    "--rounds",
+    "2",
+    "--depart-at",
+    "1",
+    "--epochs",
+    "1",
+]
+
+
+def call(*arguments, **options):
+    return CliRunner().invoke(app, list(arguments), catch_exceptions=False, **options)
+
+
+def python(code, *arguments):
+    """Another Python, without a terminal."""
+    environment = {k: v for k, v in os.environ.items() if k not in {"FORCE_COLOR", "COLUMNS"}}
+    return subprocess.run(
+        [sys.executable, *code, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_help_names_the_commands_and_every_setting():
+    for arguments in ((), ("--help",)):
+        done = call(*arguments)
+        assert done.exit_code == 0
+        assert all(name in done.output for name in ("run", "methods", "datasets"))
+    done = call("run", "--help", env={"COLUMNS": "200"})
+    assert done.exit_code == 0
+    for name, field in RunConfig.model_fields.items():
+        assert f"--{name.replace('_', '-')} " in done.output
+        assert field.description in done.output
+    assert "(default: 100)" in done.output
+
+
+def test_methods_and_datasets_are_listed_a_line_each():
+    lines = call("methods").output.splitlines()
+    assert [line.split()[0] for line in lines] == ["method", *METHODS, "path.py:Class"]
+    lines = call("datasets").output.splitlines()
+    assert any(line.split()[0] == "parquet:PREFIX?image=...&label=..." for line in lines)
+    assert any(line.split()[0].endswith("&train=...") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--methods", "mtp"], "method: 'mtp' is none, did you mean mpt?"),
+        (["--methods", "mine.py:Mine"], "method: there is no file mine.py"),
+        (["--rare", "lorry"], "class: no 'lorry' in road, should be one of car, van, truck"),
+        (["--dataset", "raod"], "dataset: 'raod' is none that is known"),
+        (["--dataset", "road?train=5"], "class 'truck': 5 train samples in road, should be at least 10"),
+        (["--rounds", "0"], "rounds: 0, should be at least 1"),
+        (["--rounds", "x"], "Invalid value for '--rounds': 'x' is not a valid integer."),
+        (["--remaining", "2"], "remaining: 2.0, should be below 1"),
+        (["--depart-at", "3"], "depart_at: 3, should be at most 2, the number of rounds"),
+        (["--backbone", "cnn4"], "backbone: 'cnn4', should be one of cnn3"),
+        (["--device", "abacus"], "device: 'abacus' is none that works here"),
+        (["--config", "{tmp}/wrong.toml"], "round: there is no such setting, should be one of"),
+        (["--config", "{tmp}/missing.toml"], "config: there is no file"),
+        (["--out", "{tmp}/wrong.toml"], "out: "),
+        (["--speed", "3"], "No such option"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_on_standard_error(arguments, message, tmp_path):
+    (tmp_path / "wrong.toml").write_text("round = 3\n")
+    done = call("run", *SMALL, *(a.format(tmp=tmp_path) for a in arguments))
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"mpt: {message}")
+    assert done.stderr.count("\n") == 1
+    assert call("walk").stderr == "mpt: No such command 'walk'.\n"
+
+
+def test_brackets_in_a_sentence_are_printed_as_they_are():
+    assert "'[bold]'" in call("run", *SMALL, "--methods", "[bold]").stderr
+
+
+def test_a_run_is_written_and_can_be_repeated_from_what_was_written(tmp_path):
+    first = call("run", *SMALL, "--methods", "frozen,mpt", "--seeds", "2", "--out", str(tmp_path / "first"))
+    assert first.exit_code == 0
+    assert "F1 of 'truck'" in first.stdout
+    assert " ± " in first.stdout
+    config = str(tmp_path / "first" / "config.toml")
+    again = call("run", "--config", config, "--out", str(tmp_path / "again"))
+    assert again.exit_code == 0
+    assert (tmp_path / "again" / "config.toml").read_text() == Path(config).read_text()
+    tables = []
+    for name in ("first", "again"):
+        with (tmp_path / name / "metrics.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        tables.append([{k: v for k, v in row.items() if not k.endswith("_seconds")} for row in rows])
+    assert tables[0] == tables[1]
+    assert {(row["seed"], row["round"], row["method"]) for row in tables[0]} == {
+        (seed, number, method) for seed in "01" for number in "12" for method in ("frozen", "mpt")
+    }
+    manifest = json.loads((tmp_path / "first" / "manifest.json").read_text())
+    assert manifest["mpt"] == mpt.__version__
+    assert manifest["device"]
+    assert len(manifest["dataset_fingerprint"]) == 16
+    less = call("run", "--config", config, "--methods", "frozen", "--seeds", "1", "--out", str(tmp_path / "less"))
+    assert less.exit_code == 0
+    assert 'methods = ["frozen"]' in (tmp_path / "less" / "config.toml").read_text()
+
+
+def test_a_run_without_a_round_after_the_departure_says_so():
+    done = call("run", *SMALL, "--depart-at", "2", "--methods", "frozen")
+    assert done.exit_code == 0
+    assert "nothing to sum up" in done.stdout
+
+
+def test_python_m_mpt_in_a_pipe_prints_plain_lines():
+    done = python(["-m", "mpt"], "run", *SMALL, "--methods", "fedavg,mpt", "--eval-every", "1")
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert [line.split()[4] for line in done.stderr.splitlines()] == ["held-out", "held-out", "continued", "continued"]
+    assert {line.split()[0] for line in done.stdout.splitlines()} == {"F1", "method", "fedavg", "mpt"}
+
+
+def test_the_command_mpt_is_the_same():
+    (script,) = entry_points(group="console_scripts", name="mpt")
+    assert script.value == "mpt.cli:app"
+    mpt_cli = script.load()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["mpt", "methods"])
+        with pytest.raises(SystemExit) as left:
+            mpt_cli()
+    assert left.value.code == 0
+
+
+@pytest.mark.parametrize("missing", ["typer", "pydantic", "torch"])
+def test_without_the_extra_it_says_what_to_install(missing):
+    code = f"""
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == {missing!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Refuse())
+sys.argv = ["mpt", "run"]
+from mpt.cli import app
+app()
+"""
+    done = python(["-c", code])
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == f"mpt: {missing} is not installed, pip install 'mpt-fl[sim]' brings it\n"
+
+
+def test_simulate_and_run_config_come_when_asked_for():
+    code = """
+import sys, mpt
+assert {"simulate", "RunConfig", "deposit"} <= set(dir(mpt))
+heavy = {"torch", "typer", "rich", "pydantic"}
+assert not heavy & set(sys.modules)
+print(mpt.RunConfig(rounds=20).rounds, "torch" in sys.modules, mpt.simulate.__module__)
+"""
+    assert python(["-c", code]).stdout == "20 False mpt.simulation\n"
+    with pytest.raises(AttributeError, match="no attribute 'simulation_of'"):
+        mpt.simulation_of  # noqa: B018
