@@ -49,8 +49,7 @@ def test_mpt_is_the_cores_reconstruction_to_float32():
     np.testing.assert_allclose(measured, expected.in_span + expected.measured, rtol=1e-4)
     lite, lite_now = FLEET.run(find_method("mpt-lite", ridge=0.2))
     assert np.linalg.norm(lite - expected.prototype) < 0.3 * np.linalg.norm(expected.prototype)
-    assert lite_now.cost.bytes_up < now.cost.bytes_up
-    assert now.cost.messages == lite_now.cost.messages == 1
+    assert (now.cost.messages, lite_now.cost.messages) == (1, 2)
 
 
 def test_cost_is_what_was_sent():

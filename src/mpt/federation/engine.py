@@ -167,11 +167,11 @@ class _Readouts:
         for method in methods:
             cost = Cost()
             now = self._now(exchange, cost)
-            start = time.perf_counter()
+            start, spent = time.perf_counter(), exchange.spent
             if self.number == plan.depart_at and TRAININGS[method.training].departs:
                 kept[method.name] = method.depart(now)
             outcome = self._outcome(method, now, kept, gone, stats)
-            cost.server_seconds = time.perf_counter() - start - cost.vehicle_seconds
+            cost.server_seconds = time.perf_counter() - start - (exchange.spent - spent)
             for name, readout in self._readouts(outcome, stats):
                 scores = score(readout.predict(test), federation.dataset.test.labels, plan.rare, len(stats.counts))
                 distance = None
@@ -189,7 +189,8 @@ class _Readouts:
         if gone or not getattr(method, "needs_departure", False):
             kept[method.name], outcome = method.track(kept.get(method.name), now)
             return outcome
-        return stats.means[plan.rare]
+        observed: Floats = stats.means[plan.rare]
+        return observed
 
     def _readouts(self, outcome: Floats | Readout, stats: ClassStatistics) -> Iterator[tuple[str, Readout]]:
         if not isinstance(outcome, np.ndarray):

@@ -4,10 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from mpt.core import ClassStatistics
-from mpt.core.validation import Floats
 from mpt.federation.request import StatisticsRequest
 from mpt.methods.protocol import Answer, Cost, Local
 
@@ -21,10 +18,12 @@ class Exchange:
     Attributes:
         locals: what is on each present vehicle, by id.
         leaving: vehicles whose last round this is.
+        spent: seconds that vehicles really took to answer, each question once.
     """
 
     locals: Mapping[int, Local]
     leaving: frozenset[int] = frozenset()
+    spent: float = 0.0
     _answers: dict[bytes, tuple[dict[int, bytes], float]] = field(default_factory=dict)
 
     def for_method(self, cost: Cost) -> tuple[Callable[..., ClassStatistics], Callable[[bytes, Answer], list[bytes]]]:
@@ -58,14 +57,10 @@ class Exchange:
     def _collect(self, question: bytes, answer: Answer) -> tuple[dict[int, bytes], float]:
         start = time.perf_counter()
         answers = {vehicle: answer(question, local) for vehicle, local in sorted(self.locals.items())}
-        return answers, time.perf_counter() - start
+        seconds = time.perf_counter() - start
+        self.spent += seconds
+        return answers, seconds
 
 
 def _statistics(question: bytes, local: Local) -> bytes:
     return StatisticsRequest.from_bytes(question).answer(local.features, local.labels)
-
-
-def mean_feature(features: Floats) -> Floats:
-    """(d,), in float64."""
-    mean: Floats = np.asarray(features, dtype=np.float64).mean(axis=0)
-    return mean

@@ -7,6 +7,7 @@ from typing import ClassVar
 from mpt.core import Deposit, Reconstruction, deposit, reconstruct
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.core.validation import Floats
+from mpt.federation.request import StatisticsRequest
 from mpt.methods.protocol import Now, Training
 
 
@@ -38,7 +39,11 @@ class Mpt:
 
 @dataclass(frozen=True)
 class MptLite:
-    """MPT-lite: no d x d matrix travels; the server sends the latest reference prototypes as span."""
+    """MPT-lite: no d x d matrix travels; the server sends the current reference prototypes as span.
+
+    Squares outside a span that is ten rounds old are far too large, so every readout asks twice: for the means, and with
+    them as span. A fleet that reports every round can do with one question, as last round's prototypes serve as span.
+    """
 
     needs_departure: ClassVar[bool] = True
 
@@ -46,21 +51,18 @@ class MptLite:
     training: Training = "held-out"
     ridge: float = DEFAULT_RIDGE
 
-    def depart(self, now: Now) -> tuple[Deposit, Floats]:
-        """Decompose the departing prototype; the span is that of the current reference prototypes."""
-        means = now.report(now.request(scatter=False), staying=True)
-        request = now.request(scatter=False, span=means.means[means.reference_classes])
-        before, staying = now.report(request), now.report(request, staying=True)
-        return deposit(before, now.departed, staying=staying, ridge=self.ridge), staying.means[
-            staying.reference_classes
-        ]
+    def depart(self, now: Now) -> Deposit:
+        """Decompose the departing prototype."""
+        request = self._request(now)
+        return deposit(now.report(request), now.departed, staying=now.report(request, staying=True), ridge=self.ridge)
 
-    def track(self, kept: tuple[Deposit, Floats], now: Now) -> tuple[tuple[Deposit, Floats], Floats]:
+    def track(self, kept: Deposit, now: Now) -> tuple[Deposit, Floats]:
         """Reconstruct it from counts, sums and squares."""
-        at_departure, span = kept
-        stats = now.report(now.request(scatter=False, span=span))
-        latest = stats.means[stats.reference_classes]
-        return (at_departure, latest), reconstruct(at_departure, stats, variant="lite").prototype
+        return kept, reconstruct(kept, now.report(self._request(now)), variant="lite").prototype
+
+    def _request(self, now: Now) -> StatisticsRequest:
+        means = now.report(now.request(scatter=False), staying=True)
+        return now.request(scatter=False, span=means.means[means.reference_classes])
 
 
 def parts(ridge: float = DEFAULT_RIDGE, cov_ridge: float = DEFAULT_COV_RIDGE) -> tuple[Mpt, ...]:
