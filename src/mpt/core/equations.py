@@ -10,7 +10,7 @@ import numpy as np
 from mpt.core.linalg import dot, svd
 from mpt.core.validation import Floats
 
-DEFAULT_RIDGE = 0.2
+DEFAULT_RIDGE = 0.1
 """lambda of Eq. (1), relative to the mean squared length of the centred reference prototypes."""
 
 DEFAULT_COV_RIDGE = 0.1

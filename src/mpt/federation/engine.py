@@ -46,7 +46,7 @@ Progress = Callable[[Training, int, Sequence[Row]], None]
 def run(dataset: Dataset, plan: Plan, *, device: str = "cpu", progress: Progress | None = None) -> list[Row]:
     """All rows of one seed. Each training is run once and shared by the methods that read it."""
     methods = [find_method(name, ridge=plan.ridge, cov_ridge=plan.cov_ridge) for name in plan.methods]
-    federation = _Federation(dataset, plan, torch.device(device))
+    federation = Federation(dataset, plan, torch.device(device))
     rows: list[Row] = []
     for training in TRAININGS:
         chosen = [m for m in methods if m.training == training]
@@ -60,7 +60,7 @@ def run(dataset: Dataset, plan: Plan, *, device: str = "cpu", progress: Progress
 
 
 @dataclass
-class _Federation:
+class Federation:
     """The vehicles' data and the test samples on the device, and the rounds that trainings share."""
 
     dataset: Dataset
@@ -93,6 +93,7 @@ class _Federation:
         self.rare_images = images[labels == plan.rare]
 
     def model(self) -> Classifier:
+        """A new global model, on the device."""
         _, size, channels = self.dataset.image_shape
         made = build(
             self.plan.backbone,
@@ -137,6 +138,7 @@ class _Federation:
             yield number, rows
 
     def features(self, model: Classifier, images: torch.Tensor) -> Floats:
+        """(N, d) features of images (N, C, H, W) that are on the device, in float64."""
         return embed(model, images).double().cpu().numpy()
 
 
@@ -144,7 +146,7 @@ class _Federation:
 class _Readouts:
     """One evaluated round: what the server sees of it, and the rows of every method."""
 
-    federation: _Federation
+    federation: Federation
     model: Classifier
     earlier: Classifier | None
     number: int

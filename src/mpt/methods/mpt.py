@@ -41,8 +41,8 @@ class Mpt:
 class MptLite:
     """MPT-lite: no d x d matrix travels; the server sends the current reference prototypes as span.
 
-    Squares outside a span that is ten rounds old are far too large, so every readout asks twice: for the means, and with
-    them as span. A fleet that reports every round can do with one question, as last round's prototypes serve as span.
+    Squares outside a span that is ten rounds old are too large, so every readout asks twice: for the means, and with
+    them as span. A fleet that reports every round can do with one question: last round's prototypes serve as span.
     """
 
     needs_departure: ClassVar[bool] = True
