@@ -176,29 +176,26 @@ CASES = {
 }
 
 
+def snapshot():
+    """Everything that the cases share, as bytes."""
+    return (
+        STATS.to_bytes(),
+        LITE.to_bytes(),
+        DEPOSIT.to_bytes(),
+        READOUT.prototypes.tobytes(),
+        X.tobytes(),
+        Y.tobytes(),
+    )
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_bad_input_is_refused_with_a_sentence(case):
     call, message = CASES[case]
-    before = (
-        STATS.to_bytes(),
-        LITE.to_bytes(),
-        DEPOSIT.to_bytes(),
-        READOUT.prototypes.tobytes(),
-        X.tobytes(),
-        Y.tobytes(),
-    )
+    before = snapshot()
     with pytest.raises(mpt.StatisticsError, match=message) as raised:
         call()
     assert "\n" not in str(raised.value)
-    after = (
-        STATS.to_bytes(),
-        LITE.to_bytes(),
-        DEPOSIT.to_bytes(),
-        READOUT.prototypes.tobytes(),
-        X.tobytes(),
-        Y.tobytes(),
-    )
-    assert after == before
+    assert snapshot() == before
 
 
 def test_statistics_error_is_a_value_error():

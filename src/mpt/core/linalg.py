@@ -1,8 +1,7 @@
 """Products and decompositions, all through SciPy's BLAS.
 
 NumPy's `@` and `numpy.linalg` bring a second BLAS with threads of its own, which go on spinning for a while after each
-call and slow down SciPy's, without which the transport cannot do. On two cores a reconstruction at d = 1280 that mixes
-both takes twice as long.
+call and slow down SciPy's, without which the transport cannot do.
 """
 
 import numpy as np

@@ -106,8 +106,8 @@ def krylov(
 
         |error| <= (1/pi) f_d^(-1/2) int_0^inf t^(1/2) rho(t) / (f_d f_t + t) dt,
 
-    an integral over log t of a smooth positive function, kept up to date with one pivot of T_m + t a step and node. On
-    spectra that decay like 1/i the bound lies some twenty times above the error: a few steps too many, but no guess. It
+    an integral over log t of a smooth positive function, kept up to date with one pivot of T_m + t a step and node. The
+    bound lies above the error (`benchmarks/reconstruction.py` prints that): a few steps too many, but no guess. It
     does not know of rounding, which counts once the condition number of A nears 1 / eps.
 
     A step reads S_d and S_t once; each Lanczos vector is made orthogonal to all earlier ones. Both covariances and

@@ -42,7 +42,7 @@ class Sdc:
 
     def depart(self, now: Now) -> Floats:
         """Keep the prototype."""
-        prototype: Floats = now.report(now.request(scatter=False)).means[now.departed]
+        prototype: Floats = now.prototype()
         return prototype
 
     def track(self, kept: Floats, now: Now) -> tuple[Floats, Floats]:
@@ -75,7 +75,7 @@ class Ldc:
 
     def depart(self, now: Now) -> Floats:
         """Keep the prototype."""
-        prototype: Floats = now.report(now.request(scatter=False)).means[now.departed]
+        prototype: Floats = now.prototype()
         return prototype
 
     def track(self, kept: Floats, now: Now) -> tuple[Floats, Floats]:

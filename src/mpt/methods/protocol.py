@@ -92,6 +92,11 @@ class Now:
     rng: np.random.Generator
     cost: Cost = field(default_factory=Cost)
 
+    def prototype(self) -> Floats:
+        """(d,): the class's mean over the samples that are there, without a scatter; NaN where there are none."""
+        mean: Floats = self.report(self.request(scatter=False)).means[self.departed]
+        return mean
+
     def request(self, **options: Any) -> StatisticsRequest:
         """A request for this round's statistics that watches the departed class."""
         return StatisticsRequest(self.round, self.num_classes, watched=(self.departed,), **options)

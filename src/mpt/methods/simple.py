@@ -49,7 +49,7 @@ class Frozen:
 
     def depart(self, now: Now) -> Floats:
         """Keep the prototype."""
-        prototype: Floats = now.report(now.request(scatter=False)).means[now.departed]
+        prototype: Floats = now.prototype()
         return prototype
 
     def track(self, kept: Floats, now: Now) -> tuple[Floats, Floats]:
@@ -69,7 +69,7 @@ class RemainingMean:
 
     def track(self, kept: None, now: Now) -> tuple[None, Floats]:
         """Their mean feature."""
-        return None, now.report(now.request(scatter=False)).means[now.departed]
+        return None, now.prototype()
 
 
 @dataclass(frozen=True)
