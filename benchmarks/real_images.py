@@ -28,9 +28,9 @@ except ImportError:
 
 from mpt.core import Deposit, NearestClassMean
 from mpt.data import Dataset, Split
-from mpt.federation.engine import Federation, Row
+from mpt.federation.engine import Federation
+from mpt.federation.evaluation import Row
 from mpt.federation.plan import Plan
-from mpt.federation.trainings import TRAININGS
 from mpt.methods import Method, Now, find_method
 from mpt.methods.mpt import Mpt
 
@@ -130,19 +130,19 @@ def run_cell(
         methods=(),
         remaining=remaining,
         rounds=rounds,
-        depart_at=min(15, rounds),
+        depart_at=min(15, rounds - 1),
         eval_every=10,
     )
-    federation, rows = Federation(dataset, plan, device), []
-    for training in TRAININGS:
-        chosen = [m for m in methods if m.training == training]
-        for number, new in federation.train(training, chosen) if chosen else ():
-            rows += new
-            if number % 25 == 0:
-                print(f"  {dataset.name} {rare} {remaining:.0%} {training} round {number}", flush=True)
-            if time.monotonic() > until:
-                print("  out of time")
-                return rows
+    federation, rows = Federation(dataset, plan, device, methods=methods), list[Row]()
+    state = federation.start()
+    while state.round < rounds:
+        state, new = federation.advance(state)
+        rows += new
+        if state.round % 25 == 0:
+            print(f"  {dataset.name} {rare} {remaining:.0%} round {state.round}", flush=True)
+        if time.monotonic() > until:
+            print("  out of time")
+            break
     return rows
 
 

@@ -82,10 +82,12 @@ def test_methods_and_datasets_are_listed_a_line_each():
         (["--rare", "lorry"], "class: no 'lorry' in road, should be one of car, van, truck"),
         (["--dataset", "raod"], "dataset: 'raod' is none that is known"),
         (["--dataset", "road?train=5"], "class 'truck': 5 train samples in road, should be at least 10"),
-        (["--rounds", "0"], "rounds: 0, should be at least 1"),
+        (["--rounds", "0"], "rounds: 0, should be at least 2"),
         (["--rounds", "x"], "Invalid value for '--rounds': 'x' is not a valid integer."),
         (["--remaining", "2"], "remaining: 2.0, should be below 1"),
-        (["--depart-at", "3"], "depart_at: 3, should be at most 2, the number of rounds"),
+        (["--depart-at", "3"], "depart_at: 3, should be below 2, the number of rounds"),
+        (["--events", "leave 7 after 1"], "events: 'leave 7 after 1', but vehicle 7 is the one that departs"),
+        (["--events", "leave 1"], "events: 'leave 1', should be like 'leave 3 after 20'"),
         (["--backbone", "cnn4"], "backbone: 'cnn4', should be one of cnn3"),
         (["--device", "abacus"], "device: 'abacus' is none that works here"),
         (["--config", "{tmp}/wrong.toml"], "round: there is no such setting, should be one of"),
@@ -135,17 +137,11 @@ def test_a_run_is_written_and_can_be_repeated_from_what_was_written(tmp_path):
     assert 'methods = ["frozen"]' in (tmp_path / "less" / "config.toml").read_text()
 
 
-def test_a_run_without_a_round_after_the_departure_says_so():
-    done = call("run", *SMALL, "--depart-at", "2", "--methods", "frozen")
-    assert done.exit_code == 0
-    assert "nothing to sum up" in done.stdout
-
-
 def test_python_m_mpt_in_a_pipe_prints_plain_lines():
     done = python(["-m", "mpt"], "run", *SMALL, "--methods", "fedavg,mpt", "--eval-every", "1")
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout + done.stderr
-    assert [line.split()[4] for line in done.stderr.splitlines()] == ["held-out", "held-out", "continued", "continued"]
+    assert [line.split()[5] for line in done.stderr.splitlines()] == ["1/2", "2/2"]
     assert {line.split()[0] for line in done.stdout.splitlines()} == {"F1", "method", "fedavg", "mpt"}
 
 

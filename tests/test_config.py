@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("pydantic", reason="the extra sim is not installed")
 
 from mpt.config import ConfigError, RunConfig, make_config, read_toml
+from mpt.federation.scenario import Event
 
 
 def test_text_with_commas_is_a_list_and_a_number_is_a_class():
@@ -21,14 +22,17 @@ def test_text_with_commas_is_a_list_and_a_number_is_a_class():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rounds": 0}, "rounds: 0, should be at least 1"),
+        ({"rounds": 0}, "rounds: 0, should be at least 2"),
         ({"rounds": "many"}, "rounds: 'many', should be a valid integer"),
         ({"remaining": 2}, "remaining: 2, should be below 1"),
         ({"participation": 1.5}, "participation: 1.5, should be at most 1"),
         ({"lr": 0}, "lr: 0, should be above 0"),
         ({"lr": float("inf")}, "lr: inf, should be a finite number"),
         ({"vehicles": 1}, "vehicles: 1, should be at least 2"),
-        ({"depart_at": 101}, "depart_at: 101, should be at most 100, the number of rounds"),
+        ({"depart_at": 100}, "depart_at: 100, should be below 100, the number of rounds"),
+        ({"events": "leave 3"}, "events: 'leave 3', should be like 'leave 3 after 20' or 'join 4 at 30'"),
+        ({"events": "leave 3 after 100"}, "events: 'leave 3 after 100', should be a round from 1 to 99"),
+        ({"events": 3}, "events: 3, should be a valid string"),
         ({"methods": ""}, "methods: none, should be at least one"),
         ({"methods": "mpt,ccvr,mpt"}, "methods: 'mpt' is there twice"),
         ({"readout": "mahalanobis,nearest"}, "readout: 'nearest', should be 'mahalanobis', 'diagonal'"),
@@ -88,6 +92,7 @@ def test_every_setting_reaches_the_plan():
     from mpt.simulation import plan_of  # noqa: PLC0415
 
     changed = {
+        "events": "leave 3 after 20, join 4 at 30",
         "methods": ("mpt",),
         "backbone": "resnet18",
         "vehicles": 5,
@@ -107,5 +112,7 @@ def test_every_setting_reaches_the_plan():
     }
     plan = plan_of(make_config(changed), rare=1, seed=6)
     assert (plan.rare, plan.seed, plan.readouts) == (1, 6, changed.pop("readout"))
+    assert plan.events == (Event(20, 3, "leave"), Event(30, 4, "join"))
+    del changed["events"]
     for name, value in changed.items():
         assert getattr(plan if hasattr(plan, name) else plan.settings, name) == value, name

@@ -64,6 +64,7 @@ def _run(config: Path | None, out: Path | None, **options: Any) -> None:
     from mpt.core import StatisticsError
     from mpt.data import DataError
     from mpt.federation.partition import PartitionError
+    from mpt.federation.scenario import PlanError
     from mpt.learning import LearningError
     from mpt.methods import MethodError
     from mpt.simulation import save, simulate
@@ -75,7 +76,7 @@ def _run(config: Path | None, out: Path | None, **options: Any) -> None:
             _prepare(out)
         with _Reporter(chosen) as reporter:
             result = simulate(chosen, progress=reporter)
-    except (ConfigError, DataError, LearningError, MethodError, PartitionError, StatisticsError) as error:
+    except (ConfigError, DataError, LearningError, MethodError, PartitionError, PlanError, StatisticsError) as error:
         raise click.UsageError(str(error)) from error
     _print_summary(result)
     if out is not None:
@@ -141,11 +142,8 @@ class _Reporter:
     """A progress bar on a terminal, a plain line a round elsewhere."""
 
     def __init__(self, config: RunConfig) -> None:
-        from mpt.methods import find_method
-
         self.rounds = config.rounds
-        trainings = {find_method(name).training for name in config.methods}
-        self.total = config.seeds * len(trainings) * config.rounds
+        self.total = config.seeds * config.rounds
         self.f1 = ""
         self.started = time.perf_counter()
         self.bar = Progress(
@@ -162,13 +160,13 @@ class _Reporter:
         if self.bar.live.is_started:
             self.bar.stop()
 
-    def __call__(self, seed: int, training: str, number: int, rows: Sequence[Any]) -> None:
+    def __call__(self, seed: int, number: int, rows: Sequence[Any]) -> None:
         if number == 1:
             self.f1 = ""
         best = [r for r in rows if r.method == "mpt"] or list(rows)
         if best:
             self.f1 = f"  {best[0].method} F1 {best[0].scores.rare_f1:.3f}"
-        text = f"seed {seed}  {training:9s}  round {number}/{self.rounds}{self.f1}"
+        text = f"seed {seed}  round {number}/{self.rounds}{self.f1}"
         if console.is_terminal:
             self.bar.update(self.task, advance=1, description=text)
         elif rows:
@@ -177,9 +175,6 @@ class _Reporter:
 
 def _print_summary(result: Any) -> None:
     config, summary = result.config, result.summary()
-    if not summary:
-        console.print("No round after the departure was read out, so there is nothing to sum up.", highlight=False)
-        return
     table = Table(
         "method", "readout", title=f"F1 of {config.rare!r} on {config.dataset}", title_justify="left", box=None
     )

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
+from mpt.federation.scenario import check_rounds, parse_events
 
 DEFAULT_METHODS = (
     "fedavg",
@@ -50,8 +51,11 @@ class RunConfig(BaseModel):
         None
     )
     participation: Annotated[float, Field(gt=0, le=1, description="share of the vehicles that train in a round")] = 1.0
-    rounds: Annotated[int, Field(ge=1, description="of training and averaging")] = 100
+    rounds: Annotated[int, Field(ge=2, description="of training and averaging")] = 100
     depart_at: Annotated[int, Field(ge=1, description="the last round with the departing vehicle")] = 15
+    events: Annotated[
+        str, Field(description="vehicles that join or leave besides, such as 'leave 3 after 20, join 4 at 30'")
+    ] = ""
     eval_every: Annotated[int, Field(ge=1, description="read the methods out in every so many rounds")] = 5
     epochs: Annotated[int, Field(ge=1, description="of a vehicle's training in a round")] = 5
     lr: Annotated[float, Field(gt=0, description="learning rate of SGD")] = 0.01
@@ -88,8 +92,9 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _departs_in_time(self) -> "RunConfig":
-        if self.depart_at > self.rounds:
-            raise ValueError(f"depart_at: {self.depart_at}, should be at most {self.rounds}, the number of rounds")
+        if self.depart_at >= self.rounds:
+            raise ValueError(f"depart_at: {self.depart_at}, should be below {self.rounds}, the number of rounds")
+        check_rounds(parse_events(self.events), self.rounds)
         return self
 
     def to_toml(self) -> str:

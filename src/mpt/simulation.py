@@ -15,8 +15,10 @@ import torch
 import mpt
 from mpt.config import ConfigError, RunConfig
 from mpt.data import Dataset, load
-from mpt.federation.engine import Row, run
+from mpt.federation.engine import run
+from mpt.federation.evaluation import Row
 from mpt.federation.plan import Plan
+from mpt.federation.scenario import parse_events
 from mpt.learning import Settings
 from mpt.methods import find_method
 
@@ -37,7 +39,7 @@ COLUMNS = (
     "vehicle_seconds",
     "server_seconds",
 )
-Progress = Callable[[int, str, int, Sequence[Row]], None]
+Progress = Callable[[int, int, Sequence[Row]], None]
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def simulate(config: RunConfig, *, progress: Progress | None = None) -> Result:
     dataset.require(rare, 1, "test")
     rows: list[Row] = []
     for seed in range(config.seeds):
-        on_round = None if progress is None else (lambda t, r, new, s=seed: progress(s, t, r, new))
+        on_round = None if progress is None else (lambda number, new, s=seed: progress(s, number, new))
         rows.extend(run(dataset, plan_of(config, rare, seed), device=device, progress=on_round))
     return Result(config, dataset.classes, tuple(rows), manifest_of(dataset, device))
 
@@ -94,6 +96,7 @@ def plan_of(config: RunConfig, rare: int, seed: int) -> Plan:
         participation=config.participation,
         rounds=config.rounds,
         depart_at=config.depart_at,
+        events=parse_events(config.events),
         eval_every=config.eval_every,
         readouts=config.readout,
         ridge=config.ridge,

@@ -1,6 +1,5 @@
 """The whole federation on one machine, small: 8 classes, 4 vehicles, 3 rounds, a departure after the second."""
 
-from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +8,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.data import load
-from mpt.federation import trainings
-from mpt.federation.engine import run
+from mpt.federation.engine import Federation, run
 from mpt.federation.plan import Plan
-from mpt.learning import Settings, Trained, generator
+from mpt.federation.scenario import PlanError, parse_events
+from mpt.learning import Settings
 from mpt.methods import METHODS
 
 TRUCK, VEHICLES, OWNER = 2, 4, 3
@@ -38,41 +37,21 @@ def rows_of_all(dataset):
     return run(dataset, replace(PLAN, methods=tuple(METHODS)))
 
 
-@pytest.fixture
-def spy(monkeypatch):
-    """What `train` receives, without training: labels by (training, round, vehicle), once `spy.run` has run."""
+class Spy:
+    """A trainer that trains nothing and remembers the jobs of every round."""
 
-    class Spy:
-        def __init__(self):
-            self.calls = []
+    def __init__(self):
+        self.calls = []
 
-        def train(self, model, images, labels, settings, *, generator, loss):
-            self.calls.append((generator.initial_seed(), labels.numpy().copy()))
-            return Trained(0.0, len(labels))
+    def __call__(self, model, jobs):
+        self.calls.append(list(jobs))
+        return [dict(job.start) for job in jobs]
 
-        def run(self, dataset, plan):
-            received = defaultdict(dict)
-            vehicle_of = {
-                generator(plan.seed, "training", number, vehicle).initial_seed(): (number, vehicle)
-                for number in range(1, plan.rounds + 1)
-                for vehicle in range(VEHICLES)
-            }
 
-            def progress(training, number, rows):
-                mine = received[training, number]
-                for drawn, labels in self.calls:
-                    at, vehicle = vehicle_of[drawn]
-                    assert at == number
-                    assert vehicle not in mine
-                    mine[vehicle] = labels
-                self.calls.clear()
-
-            run(dataset, plan, progress=progress)
-            return dict(received)
-
-    spy = Spy()
-    monkeypatch.setattr(trainings, "train", spy.train)
-    return spy
+def who_trains(job):
+    """The vehicles of a job, and how many of their samples are trucks and how many are not."""
+    labels = np.concatenate([samples.labels.numpy() for samples in job.vehicles.values()])
+    return sorted(job.vehicles), int(np.sum(labels == TRUCK)), int(np.sum(labels != TRUCK))
 
 
 def without_seconds(row):
@@ -108,26 +87,67 @@ def test_prototype_distance_is_that_to_oracle_train(rows_of_all):
     assert distance["oracle", 3] > 0.1
 
 
-def test_remaining_samples_are_left_out_after_the_departure_and_not_before(dataset, spy):
-    plan = replace(PLAN, methods=("fedavg", "fedlc", "frozen", "live"))
-    received = spy.run(dataset, plan)
-
-    def count(training, number):
-        labels = np.concatenate([np.zeros(0, dtype=int), *received[training, number].values()])
-        return sorted(received[training, number]), int(np.sum(labels == TRUCK)), int(np.sum(labels != TRUCK))
-
+def test_every_round_is_one_call_of_the_trainer_with_the_jobs_that_differ(dataset):
+    spy = Spy()
+    run(dataset, replace(PLAN, methods=("fedavg", "fedlc", "frozen", "live")), trainer=spy)
     everybody, those_who_stay = list(range(VEHICLES)), list(range(OWNER))
-    for training in ("held-out", "fedlc"):
-        for number in (1, 2):
-            assert count(training, number) == (everybody, 40, 280)
-    assert count("held-out", 3) == (those_who_stay, 0, 210)
-    assert count("continued", 3) == (those_who_stay, 4, 210)
-    assert count("fedlc", 3) == (those_who_stay, 4, 210)
-    assert count("live", 3) == (everybody, 40, 280)
-    # the rounds before the departure are trained once
-    for training in ("continued", "live"):
-        for number in (1, 2):
-            assert count(training, number) == ([], 0, 0)
+    assert [[job.round for job in jobs] for jobs in spy.calls] == [[1, 1], [2, 2], [3, 3, 3, 3]]
+    for plain, calibrated in spy.calls[:2]:
+        assert (plain.calibrates, calibrated.calibrates) == (False, True)
+        assert who_trains(plain) == who_trains(calibrated) == (everybody, 40, 280)
+    held_out, continued, fedlc, live = spy.calls[2]
+    assert who_trains(held_out) == (those_who_stay, 0, 210)
+    assert who_trains(continued) == (those_who_stay, 4, 210)
+    assert who_trains(fedlc) == (those_who_stay, 4, 210)
+    assert who_trains(live) == (everybody, 40, 280)
+    assert held_out.start is continued.start is live.start
+    assert [job.calibrates for job in spy.calls[2]] == [False, False, True, False]
+
+
+def test_a_round_can_be_repeated_from_its_state(dataset):
+    federation = Federation(dataset, replace(PLAN, methods=("mpt", "fedavg", "sdc")), torch.device("cpu"))
+    state = federation.start()
+    for number in range(1, 4):
+        before = {training: {k: v.clone() for k, v in m.items()} for training, m in state.models.items()}
+        first, rows = federation.advance(state)
+        second, again = federation.advance(state)
+        assert first.round == number
+        assert list(map(without_seconds, rows)) == list(map(without_seconds, again))
+        for training, model in first.models.items():
+            assert all(torch.equal(model[k], second.models[training][k]) for k in model)
+            assert all(torch.equal(before[training][k], v) for k, v in state.models[training].items())
+        assert (first.models["held-out"] is first.models["continued"]) == (number <= 2)
+        state = first
+    with pytest.raises(PlanError, match="round: 4, but the plan has 3"):
+        federation.advance(state)
+    fresh, _ = federation.advance(federation.start())
+    other, _ = Federation(dataset, federation.plan, torch.device("cpu")).advance(federation.start())
+    assert all(torch.equal(v, other.models["held-out"][k]) for k, v in fresh.models["held-out"].items())
+
+
+def test_samples_are_embedded_once_a_model_and_round(dataset, monkeypatch):
+    sizes = []
+    original = Federation.embed
+
+    def counted(self, state, images):
+        sizes.append(len(images))
+        return original(self, state, images)
+
+    monkeypatch.setattr(Federation, "embed", counted)
+    plan = replace(PLAN, methods=("fedavg", "ccvr", "frozen", "mpt", "sdc", "oracle-train", "live"))
+    federation = Federation(dataset, plan, torch.device("cpu"), trainer=Spy())
+    vehicles = [len(v) for v in federation.labels.values()]
+    staying, test, rare = vehicles[:OWNER], 160, 40
+    state, _ = federation.advance(federation.start())
+    assert sorted(sizes) == sorted([*vehicles, test, rare])
+    state, _ = federation.advance(state)
+    sizes.clear()
+    federation.advance(state)
+    assert sorted(sizes) == sorted([*2 * staying, *vehicles, *3 * [test], *2 * [rare]])
+    sizes.clear()
+    plan = replace(PLAN, methods=("fedavg",))
+    run(dataset, plan, trainer=Spy())
+    assert sizes == [test] * 3
 
 
 HEADS = """
@@ -150,24 +170,79 @@ def test_trainings_share_the_rounds_before_the_departure(dataset, tmp_path):
     assert shared["head:held-out"] == shared["head:continued"]
 
 
-def test_a_share_of_the_vehicles_trains_chosen_by_round(dataset, spy):
+def test_a_share_of_the_vehicles_trains_chosen_by_round(dataset):
     plan = replace(PLAN, methods=("fedavg", "frozen"), participation=0.5, rounds=9, depart_at=7, eval_every=9)
-    received = spy.run(dataset, plan)
-    chosen = {number: frozenset(received["held-out", number]) for number in range(1, 10)}
-    assert all(len(vehicles) == 2 for vehicles in chosen.values())
-    assert len({chosen[number] for number in range(1, 8)}) > 2
-    assert all(OWNER not in chosen[number] for number in (8, 9))
-    for number in (8, 9):
-        assert frozenset(received["continued", number]) == chosen[number]
-    again = spy.run(dataset, plan)
-    assert {number: frozenset(again["held-out", number]) for number in chosen} == chosen
-    other = spy.run(dataset, replace(plan, seed=1))
-    assert {number: frozenset(other["held-out", number]) for number in chosen} != chosen
+
+    def chosen(plan):
+        spy = Spy()
+        run(dataset, plan, trainer=spy)
+        return [[frozenset(job.vehicles) for job in jobs] for jobs in spy.calls]
+
+    first = chosen(plan)
+    assert all(len(vehicles) == 2 for jobs in first for vehicles in jobs)
+    assert len({jobs[0] for jobs in first[:7]}) > 2
+    assert all(OWNER not in held_out and held_out == continued for held_out, continued in first[7:])
+    assert chosen(plan) == first
+    assert chosen(replace(plan, seed=1)) != first
 
 
-def test_methods_are_read_out_in_the_rounds_of_the_plan(dataset, spy):
-    rows = run(dataset, replace(PLAN, methods=("frozen",), rounds=8, depart_at=3, eval_every=5))
+def test_methods_are_read_out_in_the_rounds_of_the_plan(dataset):
+    rows = run(dataset, replace(PLAN, methods=("frozen",), rounds=8, depart_at=3, eval_every=5), trainer=Spy())
     assert [r.round for r in rows] == [3, 5, 8]
+
+
+def test_vehicles_are_told_which_classes_are_held_out(dataset):
+    asked = []
+
+    class Curious:
+        name, training = "curious", "held-out"
+
+        def depart(self, now):
+            return None
+
+        def track(self, kept, now):
+            asked.append((now.round, now.request().held_out, now.request().watched))
+            return None, now.prototype()
+
+    for training in ("held-out", "continued"):
+        method = Curious()
+        method.training = training
+        federation = Federation(dataset, PLAN, torch.device("cpu"), trainer=Spy(), methods=[method])
+        state = federation.start()
+        while state.round < 3:
+            state, _ = federation.advance(state)
+    told = [(1, (), (TRUCK,)), (2, (), (TRUCK,)), (3, (TRUCK,), (TRUCK,))]
+    assert asked == [*told, *told[:2], (3, (), (TRUCK,))]
+
+
+def test_others_join_and_leave_as_planned(dataset):
+    spy = Spy()
+    events = parse_events("leave 0 after 3, join 1 at 2, join 0 at 5")
+    plan = replace(PLAN, methods=("frozen", "live"), rounds=5, events=events)
+    run(dataset, plan, trainer=spy)
+    assert [[sorted(job.vehicles) for job in jobs] for jobs in spy.calls] == [
+        [[0, 2, 3]],
+        [[0, 1, 2, 3]],
+        [[0, 1, 2], [0, 1, 2, 3]],
+        [[1, 2], [1, 2, 3]],
+        [[0, 1, 2], [0, 1, 2, 3]],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        ("leave 9 after 2", "events: 'leave 9 after 2', but there is no vehicle 9, should be 0 to 3"),
+        ("leave 3 after 1", "events: 'leave 3 after 1', but vehicle 3 is the one that departs"),
+        ("leave 1 after 1, leave 1 after 2", "events: 'leave 1 after 2', but vehicle 1 has left already"),
+        ("join 1 at 2, join 1 at 3", "events: 'join 1 at 3', but vehicle 1 is there already"),
+        ("leave 0 after 2, leave 1 after 1, leave 2 after 2", "events: nobody is left in round 3"),
+    ],
+)
+def test_events_that_cannot_be_are_refused_at_the_start(dataset, events, message):
+    with pytest.raises(PlanError) as caught:
+        Federation(dataset, replace(PLAN, events=parse_events(events)), torch.device("cpu"))
+    assert str(caught.value).startswith(message)
 
 
 MINE = """
@@ -186,11 +261,11 @@ class Mine:
 """
 
 
-def test_a_users_own_method_runs_by_its_path(dataset, tmp_path, spy):
+def test_a_users_own_method_runs_by_its_path(dataset, tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     plan = replace(PLAN, methods=(f"{tmp_path / 'mine.py'}:Mine",), rounds=4, readouts=("mahalanobis", "cosine"))
     plan = replace(plan, remaining=0.2)
-    rows = run(dataset, plan)
+    rows = run(dataset, plan, trainer=Spy())
     assert [(r.method, r.round, r.readout) for r in rows] == [
         ("mine", number, readout) for number in range(1, 5) for readout in ("mahalanobis", "cosine")
     ]
@@ -203,5 +278,5 @@ def test_a_users_own_method_runs_by_its_path(dataset, tmp_path, spy):
 def test_runs_on_one_machine_leave_torchs_global_generator_alone(dataset):
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    run(dataset, replace(PLAN, methods=("frozen",), rounds=1, depart_at=1))
+    run(dataset, replace(PLAN, methods=("frozen",), rounds=2, depart_at=1))
     assert torch.equal(torch.get_rng_state(), before)

@@ -1,76 +1,88 @@
-"""The whole federation on one machine: train, average, re-embed, read out every method."""
+"""The whole federation on one machine, all trainings in lockstep: train, average, re-embed, read out every method."""
 
-import copy
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from mpt.core import ClassStatistics, NearestClassMean
-from mpt.core.validation import Floats
-from mpt.data import Dataset
-from mpt.federation.metrics import Scores, score
+from mpt.data import Dataset, Split
+from mpt.federation.evaluation import Features, Judge, Row, Seen
 from mpt.federation.partition import Partition, concentrate
-from mpt.federation.plan import Plan, ReadoutName
-from mpt.federation.rounds import Exchange
-from mpt.federation.scenario import departure, left_after, present
-from mpt.federation.trainings import TRAININGS, Samples, federated_round, participants
+from mpt.federation.plan import Plan
+from mpt.federation.scenario import Event, PlanError, check_vehicles, departure, left_after, present
+from mpt.federation.trainings import TRAININGS, Job, Samples, Trainer, participants, train_plain
 from mpt.learning import Classifier, build, embed, numpy_generator
-from mpt.methods import Cost, Local, Method, Now, find_method
-from mpt.methods.icarl import Cosine
-from mpt.methods.protocol import Readout, Training
+from mpt.methods import Method, find_method
+from mpt.methods.protocol import Training
+
+Progress = Callable[[int, Sequence[Row]], None]
+"""Called after every round with its number and its rows."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One method under one readout in one round.
+@dataclass(frozen=True, eq=False)
+class State:
+    """A federation between two rounds; with the dataset and the plan, all that the next round depends on.
 
-    `prototype_distance` is the Mahalanobis distance to oracle-train's prototype, None where a method has none.
+    Nothing in it is changed once it is made. Trainings that do not differ yet have the same object as their model.
+
+    Attributes:
+        round: the last one that is done; 0 before the first.
+        models: each training's global model, as a state dict.
+        earlier: those in the round of the departure; empty before it.
+        kept: what the server keeps for each method, by its name.
     """
 
-    seed: int
     round: int
-    method: str
-    readout: str
-    scores: Scores
-    prototype_distance: float | None
-    cost: Cost
+    models: dict[Training, dict[str, Tensor]]
+    earlier: dict[Training, dict[str, Tensor]] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
 
 
-Progress = Callable[[Training, int, Sequence[Row]], None]
-
-
-def run(dataset: Dataset, plan: Plan, *, device: str = "cpu", progress: Progress | None = None) -> list[Row]:
-    """All rows of one seed. Each training is run once and shared by the methods that read it."""
-    methods = [find_method(name, ridge=plan.ridge, cov_ridge=plan.cov_ridge) for name in plan.methods]
-    federation = Federation(dataset, plan, torch.device(device))
-    rows: list[Row] = []
-    for training in TRAININGS:
-        chosen = [m for m in methods if m.training == training]
-        if not chosen:
-            continue
-        for number, new in federation.train(training, chosen):
-            rows.extend(new)
-            if progress is not None:
-                progress(training, number, new)
+def run(
+    dataset: Dataset,
+    plan: Plan,
+    *,
+    device: str = "cpu",
+    progress: Progress | None = None,
+    trainer: Trainer = train_plain,
+) -> list[Row]:
+    """All rows of one seed."""
+    federation = Federation(dataset, plan, torch.device(device), trainer)
+    state, rows = federation.start(), list[Row]()
+    while state.round < plan.rounds:
+        state, new = federation.advance(state)
+        rows.extend(new)
+        if progress is not None:
+            progress(state.round, new)
     return rows
 
 
 @dataclass
 class Federation:
-    """The vehicles' data and the test samples on the device, and the rounds that trainings share."""
+    """The vehicles' data and the test samples on the device, and how one round follows from another.
+
+    Attributes:
+        trainer: trains the jobs of one round; all that differ come in one call.
+        methods: by default those that the plan names.
+    """
 
     dataset: Dataset
     plan: Plan
     device: torch.device
+    trainer: Trainer = train_plain
+    methods: Sequence[Method] = ()
     partition: Partition = field(init=False)
-    _shared: dict[bool, dict[int, dict[str, torch.Tensor]]] = field(default_factory=dict)
+    _earlier: dict[int, Features] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         plan, dataset = self.plan, self.dataset
+        self.methods = self.methods or [
+            find_method(name, ridge=plan.ridge, cov_ridge=plan.cov_ridge) for name in plan.methods
+        ]
         self.partition = concentrate(
             dataset.train.labels,
             plan.rare,
@@ -79,21 +91,40 @@ class Federation:
             rng=numpy_generator(plan.seed, "partition"),
             dirichlet=plan.dirichlet,
         )
-        self.events = departure(self.partition.owner, after=plan.depart_at)
-        images = torch.from_numpy(np.array(dataset.train.images)).permute(0, 3, 1, 2).contiguous().to(self.device)
-        labels = torch.from_numpy(np.array(dataset.train.labels)).to(self.device)
-        self.vehicles = {
-            v: Samples(images[torch.from_numpy(held).to(self.device)], labels[torch.from_numpy(held).to(self.device)])
-            for v, held in self.partition.holdings.items()
-        }
         self.labels = {v: dataset.train.labels[held] for v, held in self.partition.holdings.items()}
-        self.test_images = (
-            torch.from_numpy(np.array(dataset.test.images)).permute(0, 3, 1, 2).contiguous().to(self.device)
-        )
-        self.rare_images = images[labels == plan.rare]
+        check_vehicles(plan.events, self.labels, self.partition.owner)
+        self.trainings = tuple(t for t in TRAININGS if any(m.training == t for m in self.methods))
+        self._check_somebody_trains()
 
+    @cached_property
+    def vehicles(self) -> dict[int, Samples]:
+        """Each vehicle's training samples, on the device."""
+        images, labels = self._on_device(self.dataset.train)
+        places = {v: torch.from_numpy(held).to(self.device) for v, held in self.partition.holdings.items()}
+        return {v: Samples(images[held], labels[held]) for v, held in places.items()}
+
+    @cached_property
+    def without_rare(self) -> dict[int, Samples]:
+        """The same without the rare class: what those who stay train on where the remaining samples are held out."""
+        return {v: samples.without(self.plan.rare) for v, samples in self.vehicles.items()}
+
+    @cached_property
+    def test_images(self) -> Tensor:
+        """(N, C, H, W) uint8, on the device."""
+        return self._on_device(self.dataset.test)[0]
+
+    @cached_property
+    def rare_images(self) -> Tensor:
+        """All of the rare class's training images, departed ones included, on the device."""
+        rare = np.flatnonzero(self.dataset.train.labels == self.plan.rare)
+        return self._on_device(self.dataset.train.take(rare))[0]
+
+    @cached_property
     def model(self) -> Classifier:
-        """A new global model, on the device."""
+        """The architecture on the device, into which models are loaded."""
+        return self._build()
+
+    def _build(self) -> Classifier:
         _, size, channels = self.dataset.image_shape
         made = build(
             self.plan.backbone,
@@ -104,153 +135,93 @@ class Federation:
         )
         return made.to(self.device)
 
-    def train(self, training: Training, methods: Sequence[Method]) -> Iterator[tuple[int, list[Row]]]:
-        """Round by round, the rows of the methods that read this training."""
-        plan, rules = self.plan, TRAININGS[training]
-        events = self.events if rules.departs else ()
-        model = self.model()
-        kept: dict[str, Any] = {}
-        earlier: Classifier | None = None
-        remembered: dict[int, Floats] = {}
-        shared = self._shared.setdefault(rules.calibrates, {})
-        for number in range(1, plan.rounds + 1):
-            here = present(self.vehicles, events, number)
-            gone = rules.departs and number > plan.depart_at
-            if not gone and number in shared:
-                model.load_state_dict(shared[number])
-            else:
-                trained = {
-                    v: self.vehicles[v].without(plan.rare) if gone and rules.holds_out else self.vehicles[v]
-                    for v in participants(here, plan.participation, seed=plan.seed, round=number)
-                }
-                federated_round(
-                    model, trained, plan.settings, seed=plan.seed, round=number, calibrates=rules.calibrates
-                )
-                if number <= plan.depart_at:
-                    shared[number] = copy.deepcopy(model.state_dict())
-            rows: list[Row] = []
-            if plan.evaluates(number):
-                if number == plan.depart_at:
-                    earlier = copy.deepcopy(model)
-                leaving = left_after(events, number)
-                readouts = _Readouts(self, model, earlier, number, here, leaving, remembered)
-                rows = readouts.rows(methods, kept, gone)
-            yield number, rows
+    def start(self) -> State:
+        """Before the first round: one new model for all trainings."""
+        fresh = dict(self._build().state_dict())
+        return State(0, dict.fromkeys(self.trainings, fresh))
 
-    def features(self, model: Classifier, images: torch.Tensor) -> Floats:
-        """(N, d) features of images (N, C, H, W) that are on the device, in float64."""
-        return embed(model, images).double().cpu().numpy()
+    def advance(self, state: State) -> tuple[State, list[Row]]:
+        """The next round, and its rows in the order of the methods; none where the plan does not read it out."""
+        number = state.round + 1
+        if number > self.plan.rounds:
+            raise PlanError(f"round: {number}, but the plan has {self.plan.rounds}")
+        models = self._train(state, number)
+        earlier = models if number == self.plan.depart_at else state.earlier
+        rows, kept = list[Row](), state.kept
+        if self.plan.evaluates(number):
+            kept = dict(kept)
+            seen = self._seen(number, models, earlier)
+            judge = Judge(self.plan, self.dataset.test.labels, number)
+            for method in self.methods:
+                rows.extend(judge.rows(method, seen[method.training], kept))
+        return State(number, models, earlier, kept), rows
 
+    def events(self, training: Training) -> tuple[Event, ...]:
+        """Who comes and goes in a training."""
+        gone = departure(self.partition.owner, after=self.plan.depart_at)
+        return self.plan.events + (gone if TRAININGS[training].departs else ())
 
-@dataclass
-class _Readouts:
-    """One evaluated round: what the server sees of it, and the rows of every method."""
+    def gone(self, training: Training, number: int) -> bool:
+        """Whether the departing vehicle has left before this round."""
+        return TRAININGS[training].departs and number > self.plan.depart_at
 
-    federation: Federation
-    model: Classifier
-    earlier: Classifier | None
-    number: int
-    here: tuple[int, ...]
-    leaving: tuple[int, ...]
-    remembered: dict[int, Floats]
-    _test: Floats = field(init=False)
+    def holds_out(self, training: Training, number: int) -> bool:
+        """Whether the remaining samples are held out of this round."""
+        return TRAININGS[training].holds_out and self.gone(training, number)
 
-    def __post_init__(self) -> None:
-        self._test = self.federation.features(self.model, self.federation.test_images)
+    def participants(self, training: Training, number: int) -> tuple[int, ...]:
+        """The vehicles that train in this round."""
+        here = present(self.labels, self.events(training), number)
+        return participants(here, self.plan.participation, seed=self.plan.seed, round=number)
 
-    def rows(self, methods: Sequence[Method], kept: dict[str, Any], gone: bool) -> list[Row]:
-        plan, federation = self.federation.plan, self.federation
-        exchange = Exchange({v: self._local(v) for v in self.here}, frozenset(self.leaving))
-        report, _ = exchange.for_method(Cost())
-        now = self._now(exchange, Cost())
-        stats = report(now.request())
-        test, truth = self._test, now.reference("train")
-        made: list[Row] = []
-        for method in methods:
-            cost = Cost()
-            now = self._now(exchange, cost)
-            start, spent = time.perf_counter(), exchange.spent
-            if self.number == plan.depart_at and TRAININGS[method.training].departs:
-                kept[method.name] = method.depart(now)
-            outcome = self._outcome(method, now, kept, gone, stats)
-            cost.server_seconds = time.perf_counter() - start - (exchange.spent - spent)
-            for name, readout in self._readouts(outcome, stats):
-                scores = score(readout.predict(test), federation.dataset.test.labels, plan.rare, len(stats.counts))
-                distance = None
-                if isinstance(outcome, np.ndarray) and np.isfinite(outcome).all():
-                    metric = NearestClassMean(truth[None], stats.covariance(), cov_ridge=plan.cov_ridge)
-                    distance = float(metric.distances(outcome[None])[0, 0])
-                made.append(Row(plan.seed, self.number, method.name, name, scores, distance, cost))
-        return made
+    def _train(self, state: State, number: int) -> dict[Training, dict[str, Tensor]]:
+        jobs: dict[tuple[Any, ...], Job] = {}
+        keys = {}
+        for training in self.trainings:
+            start, calibrates = state.models[training], TRAININGS[training].calibrates
+            who, held_out = self.participants(training, number), self.holds_out(training, number)
+            key = keys[training] = (id(start), who, held_out, calibrates)
+            if key not in jobs:
+                samples = self.without_rare if held_out else self.vehicles
+                chosen = {v: samples[v] for v in who}
+                jobs[key] = Job(start, chosen, self.plan.settings, self.plan.seed, number, calibrates)
+        trained = dict(zip(jobs, self.trainer(self.model, list(jobs.values())), strict=True))
+        return {training: trained[key] for training, key in keys.items()}
 
-    def _outcome(
-        self, method: Method, now: Now, kept: dict[str, Any], gone: bool, stats: ClassStatistics
-    ) -> Floats | Readout:
-        """What the method makes of this round; while the class is there, prototype methods measure it directly."""
-        plan = self.federation.plan
-        if gone or not getattr(method, "needs_departure", False):
-            kept[method.name], outcome = method.track(kept.get(method.name), now)
-            return outcome
-        observed: Floats = stats.means[plan.rare]
-        return observed
+    def _seen(
+        self, number: int, models: dict[Training, dict[str, Tensor]], earlier: dict[Training, dict[str, Tensor]]
+    ) -> dict[Training, Seen]:
+        """What the server sees of each training; trainings that do not differ share it."""
+        self._earlier = {id(m): self._earlier.get(id(m)) or Features(self, m) for m in earlier.values()}
+        features = {id(m): self._earlier.get(id(m)) or Features(self, m) for m in models.values()}
+        seen: dict[tuple[Any, ...], Seen] = {}
+        result = {}
+        for training in self.trainings:
+            model, events = models[training], self.events(training)
+            here, leaving = present(self.labels, events, number), left_after(events, number)
+            key = (id(model), here, leaving, self.gone(training, number))
+            if key not in seen:
+                before = self._earlier[id(earlier[training])] if earlier else None
+                held_out = (self.plan.rare,) if self.holds_out(training, number) else ()
+                seen[key] = Seen(self, number, features[id(model)], before, here, leaving, held_out)
+            result[training] = seen[key]
+        return result
 
-    def _readouts(self, outcome: Floats | Readout, stats: ClassStatistics) -> Iterator[tuple[str, Readout]]:
-        if not isinstance(outcome, np.ndarray):
-            yield "own", outcome
-            return
-        prototypes = stats.means
-        prototypes[self.federation.plan.rare] = outcome
-        for name in self.federation.plan.readouts:
-            yield name, make_readout(name, prototypes, stats.covariance(), self.federation.plan.cov_ridge)
+    def embed(self, state: dict[str, Tensor], images: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """(N, d) features of images that are on the device, in float64."""
+        self.model.load_state_dict(state)
+        return embed(self.model, images).double().cpu().numpy()
 
-    def _local(self, vehicle: int) -> Local:
-        federation = self.federation
-        images = federation.vehicles[vehicle].images
-        features = federation.features(self.model, images)
+    def _on_device(self, split: Split) -> tuple[Tensor, Tensor]:
+        images = torch.from_numpy(np.array(split.images)).permute(0, 3, 1, 2).contiguous()
+        return images.to(self.device), torch.from_numpy(np.array(split.labels)).to(self.device)
 
-        def earlier() -> Floats:
-            if self.earlier is None:
-                raise RuntimeError("there has been no departure yet")
-            if vehicle not in self.remembered:
-                self.remembered[vehicle] = federation.features(self.earlier, images)
-            return self.remembered[vehicle]
-
-        return Local(federation.labels[vehicle], features, earlier)
-
-    def _now(self, exchange: Exchange, cost: Cost) -> Now:
-        plan, federation = self.federation.plan, self.federation
-        report, ask = exchange.for_method(cost)
-
-        def reference(which: Literal["test", "train"]) -> Floats:
-            if which == "test":
-                known = self._test[federation.dataset.test.labels == plan.rare]
-            else:
-                known = federation.features(self.model, federation.rare_images)
-            mean: Floats = known.mean(axis=0)
-            return mean
-
-        return Now(
-            round=self.number,
-            departed=plan.rare,
-            num_classes=federation.dataset.num_classes,
-            head=head_of(self.model),
-            report=report,
-            ask=ask,
-            reference=reference,
-            rng=numpy_generator(plan.seed, "method", self.number),
-            cost=cost,
-        )
-
-
-def head_of(model: Classifier) -> tuple[Floats, Floats]:
-    """The head's weight (C, d) and bias (C,) in float64."""
-    weight, bias = model.head.weight.detach(), model.head.bias.detach()
-    return weight.double().cpu().numpy(), bias.double().cpu().numpy()
-
-
-def make_readout(name: ReadoutName, prototypes: Floats, covariance: Floats, cov_ridge: float) -> Readout:
-    """The readout of that name over prototypes (C, d), one of which may be missing."""
-    if name == "cosine":
-        return Cosine(prototypes)
-    shape = {"mahalanobis": covariance, "diagonal": np.diag(covariance.diagonal()), "euclidean": None}[name]
-    return NearestClassMean(prototypes, shape, cov_ridge=cov_ridge)
+    def _check_somebody_trains(self) -> None:
+        for training in self.trainings:
+            for number in range(1, self.plan.rounds + 1):
+                labels = [self.labels[v] for v in self.participants(training, number)]
+                if not labels:
+                    raise PlanError(f"events: nobody is left in round {number}, at least one vehicle should be there")
+                held_out = self.holds_out(training, number)
+                if not any(np.any(mine != self.plan.rare) if held_out else len(mine) for mine in labels):
+                    raise PlanError(f"round {number}: no vehicle that takes part has a sample to train on")

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
+from mpt.federation.scenario import Event, PlanError, check_rounds
 from mpt.learning import Settings
 
 ReadoutName = Literal["mahalanobis", "diagonal", "euclidean", "cosine"]
@@ -22,7 +23,8 @@ class Plan:
         dirichlet: concentration of the other classes' split; None: even.
         participation: fraction of the present vehicles that train in a round, chosen anew every round.
         rounds: of training and averaging.
-        depart_at: the last round with the departing vehicle.
+        depart_at: the last round with the departing vehicle; at least one round comes after it.
+        events: other vehicles that join or leave.
         eval_every: methods are read out in every so many rounds, in the round of the departure, and in the last.
         readouts: for methods whose outcome is a prototype.
         ridge: lambda of MPT, relative.
@@ -40,6 +42,7 @@ class Plan:
     participation: float = 1.0
     rounds: int = 100
     depart_at: int = 15
+    events: tuple[Event, ...] = ()
     eval_every: int = 5
     readouts: tuple[ReadoutName, ...] = ("mahalanobis",)
     ridge: float = DEFAULT_RIDGE
@@ -48,12 +51,13 @@ class Plan:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.depart_at <= self.rounds:
-            raise ValueError(f"depart_at: {self.depart_at}, should be 1 to {self.rounds}, the number of rounds")
+        if not 1 <= self.depart_at < self.rounds:
+            raise PlanError(f"depart_at: {self.depart_at}, should be at least 1 and below {self.rounds}, the rounds")
         if not 0 < self.participation <= 1:
-            raise ValueError(f"participation: {self.participation}, should be above 0 and at most 1")
+            raise PlanError(f"participation: {self.participation}, should be above 0 and at most 1")
         if self.eval_every < 1:
-            raise ValueError(f"eval_every: {self.eval_every}, should be at least 1")
+            raise PlanError(f"eval_every: {self.eval_every}, should be at least 1")
+        check_rounds(self.events, self.rounds)
 
     def evaluates(self, round: int) -> bool:
         """Whether methods are read out in this round."""

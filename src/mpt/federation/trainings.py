@@ -1,7 +1,6 @@
 """The trainings that methods read, and the one round of federated averaging that all of them repeat."""
 
-import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,8 +17,6 @@ from mpt.learning import (
     train,
 )
 from mpt.methods.protocol import Training
-
-State = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -55,31 +52,52 @@ class Samples:
     def without(self, label: int) -> "Samples":
         """All but one class's."""
         kept = self.labels != label
-        return Samples(self.images[kept], self.labels[kept])
+        return self if bool(kept.all()) else Samples(self.images[kept], self.labels[kept])
 
 
-def federated_round(
-    model: Classifier,
-    vehicles: Mapping[int, Samples],
-    settings: Settings,
-    *,
-    seed: int,
-    round: int,
-    calibrates: bool,
-) -> None:
-    """Train a copy of `model` on every vehicle and load their average, by sample counts, into it."""
-    start = copy.deepcopy(model.state_dict())
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One round of one training, before it is trained.
+
+    Attributes:
+        start: the global model that every vehicle starts from. Jobs may share it; a trainer leaves it as it is.
+        vehicles: what each participating vehicle trains on, by id. A vehicle without samples takes no part.
+        settings: of local training.
+        seed: with the round and the vehicle's id, what `generator(seed, "training", round, vehicle)` draws from.
+        round: its number.
+        calibrates: whether vehicles train with FedLC's loss.
+    """
+
+    start: dict[str, Tensor]
+    vehicles: Mapping[int, Samples]
+    settings: Settings
+    seed: int
+    round: int
+    calibrates: bool
+
+
+Trainer = Callable[[Classifier, Sequence[Job]], list[dict[str, Tensor]]]
+"""From the jobs of one round to the new global models, one a job, as new tensors. The classifier is only the
+architecture, into which a trainer may load what it likes."""
+
+
+def train_plain(model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
+    """The reference trainer: one job and one vehicle after the other, averaged by sample counts."""
+    return [_train_job(model, job) for job in jobs]
+
+
+def _train_job(model: Classifier, job: Job) -> dict[str, Tensor]:
     running = RunningAverage(model)
-    for vehicle, samples in sorted(vehicles.items()):
+    for vehicle, samples in sorted(job.vehicles.items()):
         if not len(samples.labels):
             continue
-        model.load_state_dict(start)
+        model.load_state_dict(job.start)
         counts = torch.bincount(samples.labels, minlength=model.num_classes)
-        loss = fedlc(counts) if calibrates else cross_entropy
-        drawn = generator(seed, "training", round, vehicle)
-        train(model, samples.images, samples.labels, settings, generator=drawn, loss=loss)
+        loss = fedlc(counts) if job.calibrates else cross_entropy
+        drawn = generator(job.seed, "training", job.round, vehicle)
+        train(model, samples.images, samples.labels, job.settings, generator=drawn, loss=loss)
         running.add(model.state_dict(), len(samples.labels))
-    model.load_state_dict(running.state())
+    return running.state()
 
 
 def participants(present: tuple[int, ...], share: float, *, seed: int, round: int) -> tuple[int, ...]:

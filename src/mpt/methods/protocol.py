@@ -80,6 +80,7 @@ class Now:
         reference: what no method may know, for the rows that are there to compare with: "test" is the test samples'
             mean feature of the departed class, "train" that of all its training samples, departed ones included.
         rng: for methods that draw.
+        held_out: the departed classes, where their remaining samples are held out of training; vehicles are told.
     """
 
     round: int
@@ -90,6 +91,7 @@ class Now:
     ask: Callable[[bytes, Answer], list[bytes]]
     reference: Callable[[Literal["test", "train"]], Floats]
     rng: np.random.Generator
+    held_out: tuple[int, ...] = ()
     cost: Cost = field(default_factory=Cost)
 
     def prototype(self) -> Floats:
@@ -99,7 +101,8 @@ class Now:
 
     def request(self, **options: Any) -> StatisticsRequest:
         """A request for this round's statistics that watches the departed class."""
-        return StatisticsRequest(self.round, self.num_classes, watched=(self.departed,), **options)
+        watched = (self.departed,)
+        return StatisticsRequest(self.round, self.num_classes, watched=watched, held_out=self.held_out, **options)
 
 
 class Method(Protocol):

@@ -1,0 +1,231 @@
+"""One evaluated round: what the server can see of a model, and the rows of every method."""
+
+import copy
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+from mpt.core import ClassStatistics, NearestClassMean
+from mpt.core.validation import Floats, Ints
+from mpt.core.value import Value
+from mpt.federation.metrics import Scores, score
+from mpt.federation.plan import Plan, ReadoutName
+from mpt.federation.rounds import Exchange
+from mpt.federation.trainings import TRAININGS
+from mpt.learning import numpy_generator
+from mpt.methods import Cost, Local, Method, Now
+from mpt.methods.icarl import Cosine
+from mpt.methods.protocol import Readout
+
+if TYPE_CHECKING:
+    from mpt.federation.engine import Federation
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method under one readout in one round.
+
+    `prototype_distance` is the Mahalanobis distance to oracle-train's prototype, None where a method has none.
+    """
+
+    seed: int
+    round: int
+    method: str
+    readout: str
+    scores: Scores
+    prototype_distance: float | None
+    cost: Cost
+
+
+class Features:
+    """What one model makes of the samples, each computed when first asked for."""
+
+    def __init__(self, federation: "Federation", model: dict[str, Tensor]) -> None:
+        self.federation, self.model = federation, model
+        self.seconds = 0.0
+        self._vehicles: dict[int, Floats] = {}
+
+    def vehicle(self, vehicle: int) -> Floats:
+        """(n, d): of a vehicle's samples."""
+        if vehicle not in self._vehicles:
+            self._vehicles[vehicle] = self._embed(self.federation.vehicles[vehicle].images)
+        return self._vehicles[vehicle]
+
+    @cached_property
+    def test(self) -> Floats:
+        """(N, d): of the test samples."""
+        return self._embed(self.federation.test_images)
+
+    @cached_property
+    def rare(self) -> Floats:
+        """(n, d): of all the rare class's training samples, departed ones included."""
+        return self._embed(self.federation.rare_images)
+
+    @property
+    def head(self) -> tuple[Floats, Floats]:
+        """The head's weight (C, d) and bias (C,) in float64."""
+        weight, bias = self.model["head.weight"], self.model["head.bias"]
+        return weight.double().cpu().numpy(), bias.double().cpu().numpy()
+
+    def _embed(self, images: Tensor) -> Floats:
+        start = time.perf_counter()
+        features = self.federation.embed(self.model, images)
+        self.seconds += time.perf_counter() - start
+        return features
+
+
+class _Locals(Mapping[int, Local]):
+    """What is on each present vehicle, embedded when first looked at."""
+
+    def __init__(self, seen: "Seen") -> None:
+        self.seen = seen
+
+    def __getitem__(self, vehicle: int) -> Local:
+        labels = self.seen.federation.labels[vehicle]
+        return Local(labels, self.seen.features.vehicle(vehicle), lambda: self.seen.earlier(vehicle))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.seen.here)
+
+    def __len__(self) -> int:
+        return len(self.seen.here)
+
+
+class Seen:
+    """A model in one round, as the server and who scores it see it; what several methods need is made once."""
+
+    def __init__(
+        self,
+        federation: "Federation",
+        number: int,
+        features: Features,
+        before: Features | None,
+        here: tuple[int, ...],
+        leaving: tuple[int, ...],
+        held_out: tuple[int, ...],
+    ) -> None:
+        self.federation, self.number, self.features, self.before = federation, number, features, before
+        self.here, self.held_out = here, held_out
+        self.exchange = Exchange(_Locals(self), frozenset(leaving))
+
+    @cached_property
+    def stats(self) -> ClassStatistics:
+        """This round's statistics, with the scatter."""
+        now = self.now(Cost())
+        stats: ClassStatistics = now.report(now.request())
+        return stats
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """(d, d): the shared covariance."""
+        return self.stats.covariance()
+
+    @cached_property
+    def truth(self) -> NearestClassMean:
+        """Distances to oracle-train's prototype."""
+        plan = self.federation.plan
+        return NearestClassMean(self.reference("train")[None], self.covariance, cov_ridge=plan.cov_ridge)
+
+    @property
+    def waited(self) -> float:
+        """Seconds so far in which the server had nothing to do: vehicles answered, or samples were embedded."""
+        return self.exchange.spent + self.features.seconds
+
+    def earlier(self, vehicle: int) -> Floats:
+        """(n, d): of a vehicle's samples, under the departure-time model."""
+        if self.before is None:
+            raise RuntimeError("there has been no departure yet")
+        return self.before.vehicle(vehicle)
+
+    def reference(self, which: Literal["test", "train"]) -> Floats:
+        """(d,): the rare class's mean over samples that no method may know."""
+        if which == "test":
+            known = self.features.test[self.federation.dataset.test.labels == self.federation.plan.rare]
+        else:
+            known = self.features.rare
+        mean: Floats = known.mean(axis=0)
+        return mean
+
+    def now(self, cost: Cost) -> Now:
+        """The round for one method, whose messages are charged to `cost`."""
+        plan = self.federation.plan
+        report, ask = self.exchange.for_method(cost)
+        return Now(
+            round=self.number,
+            departed=plan.rare,
+            num_classes=self.federation.dataset.num_classes,
+            head=self.features.head,
+            report=report,
+            ask=ask,
+            reference=self.reference,
+            rng=numpy_generator(plan.seed, "method", self.number),
+            held_out=self.held_out,
+            cost=cost,
+        )
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Lets methods look at a round and scores what they make of it."""
+
+    plan: Plan
+    labels: Ints
+    number: int
+
+    def rows(self, method: Method, seen: Seen, kept: dict[str, Any]) -> list[Row]:
+        """The method's rows, one a readout; what it keeps is put into `kept`."""
+        cost, test = Cost(), seen.features.test
+        now = seen.now(cost)
+        start, waited = time.perf_counter(), seen.waited
+        if self.number == self.plan.depart_at and TRAININGS[method.training].departs:
+            kept[method.name] = method.depart(now)
+        outcome = self._outcome(method, now, seen, kept)
+        cost.server_seconds = time.perf_counter() - start - (seen.waited - waited)
+        distance = None
+        if isinstance(outcome, np.ndarray) and np.isfinite(outcome).all():
+            distance = float(seen.truth.distances(outcome[None])[0, 0])
+        return [
+            Row(
+                self.plan.seed,
+                self.number,
+                method.name,
+                name,
+                score(readout.predict(test), self.labels, self.plan.rare, now.num_classes),
+                distance,
+                cost,
+            )
+            for name, readout in self._readouts(outcome, seen)
+        ]
+
+    def _outcome(self, method: Method, now: Now, seen: Seen, kept: dict[str, Any]) -> Floats | Readout:
+        """What the method makes of this round; while the class is there, prototype methods measure it directly."""
+        gone = TRAININGS[method.training].departs and self.number > self.plan.depart_at
+        if gone or not getattr(method, "needs_departure", False):
+            mine = kept.get(method.name)
+            mine = mine if isinstance(mine, Value) else copy.deepcopy(mine)
+            kept[method.name], outcome = method.track(mine, now)
+            return outcome
+        observed: Floats = seen.stats.means[self.plan.rare]
+        return observed
+
+    def _readouts(self, outcome: Floats | Readout, seen: Seen) -> Iterator[tuple[str, Readout]]:
+        if not isinstance(outcome, np.ndarray):
+            yield "own", outcome
+            return
+        prototypes = seen.stats.means
+        prototypes[self.plan.rare] = outcome
+        for name in self.plan.readouts:
+            yield name, make_readout(name, prototypes, seen.covariance, self.plan.cov_ridge)
+
+
+def make_readout(name: ReadoutName, prototypes: Floats, covariance: Floats, cov_ridge: float) -> Readout:
+    """The readout of that name over prototypes (C, d), one of which may be missing."""
+    if name == "cosine":
+        return Cosine(prototypes)
+    shape = {"mahalanobis": covariance, "diagonal": np.diag(covariance.diagonal()), "euclidean": None}[name]
+    return NearestClassMean(prototypes, shape, cov_ridge=cov_ridge)
