@@ -55,9 +55,9 @@ def who_trains(job):
 
 
 def without_seconds(row):
-    scores = {**vars(row.scores), "confused_with": row.scores.confused_with.tolist()}
-    sent = (row.cost.bytes_up, row.cost.bytes_down, row.cost.messages)
-    return row.seed, row.round, row.method, row.readout, scores, row.prototype_distance, sent
+    scores = {**vars(row.scores), "confusion": row.scores.confusion.tolist()}
+    sent = [(c.bytes_up, c.bytes_down, c.messages) for c in (row.cost, row.readout_cost)]
+    return row.seed, row.round, row.method, row.readout, scores, row.prototype_distance, sent, row.notes, row.drift
 
 
 def test_the_same_seed_gives_the_same_rows_and_another_one_others(dataset):
@@ -148,6 +148,61 @@ def test_samples_are_embedded_once_a_model_and_round(dataset, monkeypatch):
     plan = replace(PLAN, methods=("fedavg",))
     run(dataset, plan, trainer=Spy())
     assert sizes == [test] * 3
+
+
+def test_the_feature_space_drifts_from_the_departure_on(dataset, rows_of_all):
+    for row in rows_of_all:
+        if row.method not in ("mpt", "frozen", "icarl") or row.round == 1:
+            assert row.drift is None or row.round > 1
+        elif row.round == 2:
+            assert row.drift.rare == pytest.approx(0, abs=1e-6)
+            assert row.drift.references == pytest.approx(0, abs=1e-6)
+        else:
+            frozen = next(r for r in rows_of_all if (r.method, r.round) == ("frozen", 3))
+            assert row.drift.rare == pytest.approx(frozen.prototype_distance, rel=1e-3)
+            assert row.drift.references > 0.1
+    assert all(r.drift is None for r in rows_of_all if r.method in ("fedavg", "live"))
+    still = run(dataset, replace(PLAN, methods=("mpt",)), trainer=Spy())
+    assert still[2].drift.rare == pytest.approx(0, abs=1e-6)
+    assert still[2].drift.references == pytest.approx(0, abs=1e-3)
+
+
+def test_mpt_notes_how_the_prototype_was_put_together(rows_of_all):
+    notes = {(r.method, r.round): r.notes for r in rows_of_all}
+    assert notes["mpt", 2] == notes["frozen", 3] == {}
+    for method in ("mpt", "mpt-lite"):
+        mine = notes[method, 3]
+        assert 0 <= mine["alpha"] <= 1
+        assert mine["remaining"] == 4
+        assert mine["predicted_norm"] <= mine["growth"] * mine["residual_norm"] * (1 + 1e-9)
+        assert mine["measured_norm"] > 0
+        assert mine["noise"] > 0
+
+
+def test_a_readout_is_charged_what_the_method_has_not_asked_for(dataset):
+    methods, readouts = (
+        ("mpt", "mpt-lite", "frozen", "remaining-mean", "oracle", "icarl", "fedavg"),
+        ("mahalanobis", "cosine"),
+    )
+    rows = run(dataset, replace(PLAN, methods=methods, readouts=readouts), trainer=Spy())
+    up = {(r.method, r.readout): r.readout_cost.bytes_up for r in rows if r.round == 3}
+    own = {r.method: r.cost.bytes_up for r in rows if r.round == 3}
+    with_scatter, means = own["mpt"], own["remaining-mean"]
+    assert 0 < means < with_scatter
+    assert up == {
+        ("mpt", "mahalanobis"): 0,
+        ("mpt", "cosine"): 0,
+        ("mpt-lite", "mahalanobis"): with_scatter,
+        ("mpt-lite", "cosine"): 0,
+        ("frozen", "mahalanobis"): with_scatter,
+        ("frozen", "cosine"): means,
+        ("remaining-mean", "mahalanobis"): with_scatter,
+        ("remaining-mean", "cosine"): 0,
+        ("oracle", "mahalanobis"): with_scatter,
+        ("oracle", "cosine"): means,
+        ("icarl", "own"): 0,
+        ("fedavg", "own"): 0,
+    }
 
 
 HEADS = """

@@ -13,7 +13,9 @@ def test_scores_by_hand():
     assert scores.rare_f1 == pytest.approx(4 / 7)
     assert scores.accuracy == pytest.approx(5 / 8)
     assert scores.balanced_accuracy == pytest.approx((1 / 2 + 1 / 2 + 1) / 3)
-    assert scores.confused_with.tolist() == [0.5, 0.25, 0.25]
+    assert scores.others_accuracy == pytest.approx((1 / 2 + 1) / 2)
+    assert scores.confusion.tolist() == [[2, 1, 1], [1, 1, 0], [0, 0, 2]]
+    assert scores.confusion.dtype == np.int64
 
 
 def test_a_class_that_is_never_predicted_scores_zero():

@@ -37,15 +37,15 @@ class Fleet:
             {v: self._local(v, features) for v in vehicles}, frozenset() if departed else frozenset({3})
         )
         cost = Cost()
-        report, ask = exchange.for_method(cost)
+        channel = exchange.channel(cost)
         rare = self.labels == RARE
         return Now(
             round=30 if departed else 15,
             departed=RARE,
             num_classes=CLASSES,
             head=(self.rng.standard_normal((CLASSES, D)), np.zeros(CLASSES)),
-            report=report,
-            ask=ask,
+            report=channel.report,
+            ask=channel.ask,
             reference=lambda kind: features[rare].mean(axis=0),
             rng=np.random.default_rng(1),
             cost=cost,

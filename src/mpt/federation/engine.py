@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mpt.data import Dataset, Split
-from mpt.federation.evaluation import Features, Judge, Row, Seen
+from mpt.federation.evaluation import Anchor, Features, Judge, Row, Seen
 from mpt.federation.partition import Partition, concentrate
 from mpt.federation.plan import Plan
 from mpt.federation.scenario import Event, PlanError, check_vehicles, departure, left_after, present
@@ -34,12 +34,14 @@ class State:
         models: each training's global model, as a state dict.
         earlier: those in the round of the departure; empty before it.
         kept: what the server keeps for each method, by its name.
+        anchor: where the held-out training's prototypes were at departure; None before it.
     """
 
     round: int
     models: dict[Training, dict[str, Tensor]]
     earlier: dict[Training, dict[str, Tensor]] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
+    anchor: Anchor | None = None
 
 
 def run(
@@ -147,14 +149,19 @@ class Federation:
             raise PlanError(f"round: {number}, but the plan has {self.plan.rounds}")
         models = self._train(state, number)
         earlier = models if number == self.plan.depart_at else state.earlier
-        rows, kept = list[Row](), state.kept
+        rows, kept, anchor = list[Row](), state.kept, state.anchor
         if self.plan.evaluates(number):
             kept = dict(kept)
             seen = self._seen(number, models, earlier)
             judge = Judge(self.plan, self.dataset.test.labels, number)
+            held_out = seen.get("held-out")
+            if held_out is not None and number == self.plan.depart_at:
+                anchor = held_out.anchor()
+            drift = None if held_out is None or anchor is None else held_out.drift(anchor)
             for method in self.methods:
-                rows.extend(judge.rows(method, seen[method.training], kept))
-        return State(number, models, earlier, kept), rows
+                mine = drift if method.training == "held-out" else None
+                rows.extend(judge.rows(method, seen[method.training], kept, mine))
+        return State(number, models, earlier, kept, anchor), rows
 
     def events(self, training: Training) -> tuple[Event, ...]:
         """Who comes and goes in a training."""

@@ -15,7 +15,7 @@ from mpt.core.validation import Floats, Ints
 from mpt.core.value import Value
 from mpt.federation.metrics import Scores, score
 from mpt.federation.plan import Plan, ReadoutName
-from mpt.federation.rounds import Exchange
+from mpt.federation.rounds import Channel, Exchange
 from mpt.federation.trainings import TRAININGS
 from mpt.learning import numpy_generator
 from mpt.methods import Cost, Local, Method, Now
@@ -27,10 +27,43 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Drift:
+    """How far the feature space has moved since the departure, as Mahalanobis distances under the current covariance.
+
+    Attributes:
+        references: mean over the reference classes of the way their prototypes went.
+        rare: the way of the rare class's prototype over all its training samples, oracle-train's.
+    """
+
+    references: float
+    rare: float
+
+
+@dataclass(frozen=True, eq=False)
+class Anchor:
+    """Where the held-out training's prototypes were at departure.
+
+    Attributes:
+        classes: (K,), the reference classes.
+        prototypes: (K, d), theirs, over the vehicles that stay.
+        rare: (d,), oracle-train's.
+    """
+
+    classes: Ints
+    prototypes: Floats
+    rare: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class Row:
     """One method under one readout in one round.
 
-    `prototype_distance` is the Mahalanobis distance to oracle-train's prototype, None where a method has none.
+    Attributes:
+        prototype_distance: Mahalanobis distance to oracle-train's prototype, None where a method has no prototype.
+        cost: what the method sent and took.
+        readout_cost: what the readout needs beyond that: the other classes' prototypes, and the covariance.
+        notes: what the method noted.
+        drift: of the held-out training from the departure on; None before it, and for methods that read another one.
     """
 
     seed: int
@@ -40,6 +73,9 @@ class Row:
     scores: Scores
     prototype_distance: float | None
     cost: Cost
+    readout_cost: Cost
+    notes: dict[str, float]
+    drift: Drift | None
 
 
 class Features:
@@ -116,8 +152,15 @@ class Seen:
     @cached_property
     def stats(self) -> ClassStatistics:
         """This round's statistics, with the scatter."""
-        now = self.now(Cost())
+        now = self.now(self.exchange.channel(Cost()))
         stats: ClassStatistics = now.report(now.request())
+        return stats
+
+    @cached_property
+    def staying(self) -> ClassStatistics:
+        """Those of the vehicles that do not leave after this round."""
+        now = self.now(self.exchange.channel(Cost()))
+        stats: ClassStatistics = now.report(now.request(), staying=True)
         return stats
 
     @cached_property
@@ -151,21 +194,33 @@ class Seen:
         mean: Floats = known.mean(axis=0)
         return mean
 
-    def now(self, cost: Cost) -> Now:
-        """The round for one method, whose messages are charged to `cost`."""
+    def anchor(self) -> Anchor:
+        """In the round of the departure: where the prototypes are."""
+        classes = self.staying.reference_classes
+        return Anchor(classes, self.staying.means[classes], self.reference("train"))
+
+    def drift(self, anchor: Anchor) -> Drift:
+        """From there to here; reference classes that nobody has any more do not count."""
+        plan, means = self.federation.plan, self.staying.means
+        there = np.isfinite(means[anchor.classes]).all(axis=1)
+        current = NearestClassMean(means[anchor.classes[there]], self.covariance, cov_ridge=plan.cov_ridge)
+        moved = current.distances(anchor.prototypes[there]).diagonal()
+        return Drift(float(moved.mean()), float(self.truth.distances(anchor.rare[None])[0, 0]))
+
+    def now(self, channel: Channel) -> Now:
+        """The round for one method."""
         plan = self.federation.plan
-        report, ask = self.exchange.for_method(cost)
         return Now(
             round=self.number,
             departed=plan.rare,
             num_classes=self.federation.dataset.num_classes,
             head=self.features.head,
-            report=report,
-            ask=ask,
+            report=channel.report,
+            ask=channel.ask,
             reference=self.reference,
             rng=numpy_generator(plan.seed, "method", self.number),
             held_out=self.held_out,
-            cost=cost,
+            cost=channel.cost,
         )
 
 
@@ -177,10 +232,11 @@ class Judge:
     labels: Ints
     number: int
 
-    def rows(self, method: Method, seen: Seen, kept: dict[str, Any]) -> list[Row]:
+    def rows(self, method: Method, seen: Seen, kept: dict[str, Any], drift: Drift | None) -> list[Row]:
         """The method's rows, one a readout; what it keeps is put into `kept`."""
         cost, test = Cost(), seen.features.test
-        now = seen.now(cost)
+        channel = seen.exchange.channel(cost)
+        now = seen.now(channel)
         start, waited = time.perf_counter(), seen.waited
         if self.number == self.plan.depart_at and TRAININGS[method.training].departs:
             kept[method.name] = method.depart(now)
@@ -198,6 +254,9 @@ class Judge:
                 score(readout.predict(test), self.labels, self.plan.rare, now.num_classes),
                 distance,
                 cost,
+                Cost() if name == "own" else readout_cost(name, now, channel),
+                dict(now.notes),
+                drift,
             )
             for name, readout in self._readouts(outcome, seen)
         ]
@@ -221,6 +280,18 @@ class Judge:
         prototypes[self.plan.rare] = outcome
         for name in self.plan.readouts:
             yield name, make_readout(name, prototypes, seen.covariance, self.plan.cov_ridge)
+
+
+def readout_cost(name: str, now: Now, channel: Channel) -> Cost:
+    """What a readout of prototypes needs beyond the statistics that the method has asked for in this round.
+
+    The prototypes of the other classes are in every report; the covariance only in those with a scatter. The diagonal
+    comes from the same report: there is no smaller one.
+    """
+    cost, scatter = Cost(), name in ("mahalanobis", "diagonal")
+    if not any(request.scatter or not scatter for request in channel.asked.values()):
+        channel.exchange.channel(cost).report(now.request(scatter=scatter))
+    return cost
 
 
 def make_readout(name: ReadoutName, prototypes: Floats, covariance: Floats, cov_ridge: float) -> Readout:

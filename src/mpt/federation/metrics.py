@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpt.core.validation import Floats, Ints
+from mpt.core.validation import Ints
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scores:
     """Recognition on the test samples.
 
@@ -17,7 +17,8 @@ class Scores:
         rare_recall: of its test samples.
         accuracy: of all test samples.
         balanced_accuracy: mean recall over the classes.
-        confused_with: (C,), how the rare class's test samples were predicted, as fractions.
+        others_accuracy: mean recall over all classes but the rare one.
+        confusion: (C, C) int64, test samples by label and prediction.
     """
 
     rare_f1: float
@@ -25,21 +26,25 @@ class Scores:
     rare_recall: float
     accuracy: float
     balanced_accuracy: float
-    confused_with: Floats
+    others_accuracy: float
+    confusion: Ints
 
 
 def score(predicted: Ints, labels: Ints, rare: int, num_classes: int) -> Scores:
     """`Scores` of predictions (N,) against labels (N,)."""
-    confusion = np.zeros((num_classes, num_classes))
+    confusion = np.zeros((num_classes, num_classes), dtype=np.int64)
     np.add.at(confusion, (labels, predicted), 1)
     hits, called, present = confusion[rare, rare], confusion[:, rare].sum(), confusion[rare].sum()
     totals = confusion.sum(axis=1)
-    recalls = confusion.diagonal()[totals > 0] / totals[totals > 0]
+    tested = totals > 0
+    recalls = confusion.diagonal()[tested] / totals[tested]
+    others = recalls[np.flatnonzero(tested) != rare]
     return Scores(
         rare_f1=float(2 * hits / (called + present)) if called + present else 0.0,
         rare_precision=float(hits / called) if called else 0.0,
         rare_recall=float(hits / present) if present else 0.0,
         accuracy=float(np.mean(predicted == labels)),
         balanced_accuracy=float(recalls.mean()),
-        confused_with=confusion[rare] / max(present, 1),
+        others_accuracy=float(others.mean()) if len(others) else 0.0,
+        confusion=confusion,
     )

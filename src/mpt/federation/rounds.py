@@ -1,7 +1,7 @@
 """One round after training: what vehicles can answer, what the server may ask, and what it costs."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mpt.core import ClassStatistics
@@ -13,7 +13,7 @@ from mpt.methods.protocol import Answer, Cost, Local
 class Exchange:
     """The vehicles of one round, as the server reaches them: questions go out as bytes, answers come back as bytes.
 
-    Statistics requests that several methods make are answered once; `for_method` charges each of them in full.
+    Statistics requests that several methods make are answered once; each is charged in full.
 
     Attributes:
         locals: what is on each present vehicle, by id.
@@ -26,41 +26,62 @@ class Exchange:
     spent: float = 0.0
     _answers: dict[bytes, tuple[dict[int, bytes], float]] = field(default_factory=dict)
 
-    def for_method(self, cost: Cost) -> tuple[Callable[..., ClassStatistics], Callable[[bytes, Answer], list[bytes]]]:
-        """`report` and `ask` of `Now`, charging `cost`."""
-        charged: set[bytes] = set()
+    def channel(self, cost: Cost) -> "Channel":
+        """The vehicles as one method reaches them, charging `cost`."""
+        return Channel(self, cost)
 
-        def charge(question: bytes, answers: Mapping[int, bytes], seconds: float) -> None:
-            cost.messages += 1
-            cost.bytes_down += len(question) * len(answers)
-            cost.bytes_up += sum(map(len, answers.values()))
-            cost.vehicle_seconds += seconds
+    def statistics(self, question: bytes) -> tuple[dict[int, bytes], float]:
+        """Everybody's answer to a statistics request, by id, and the seconds that took; made once."""
+        if question not in self._answers:
+            self._answers[question] = self.collect(question, _statistics)
+        return self._answers[question]
 
-        def report(request: StatisticsRequest, *, staying: bool = False) -> ClassStatistics:
-            question = request.to_bytes()
-            if question not in self._answers:
-                self._answers[question] = self._collect(question, _statistics)
-            answers, seconds = self._answers[question]
-            if question not in charged:
-                charged.add(question)
-                charge(question, answers, seconds)
-            reports = [request.read(a) for v, a in answers.items() if not (staying and v in self.leaving)]
-            return sum(reports[1:], reports[0])
-
-        def ask(question: bytes, answer: Answer) -> list[bytes]:
-            answers, seconds = self._collect(question, answer)
-            charge(question, answers, seconds)
-            return list(answers.values())
-
-        return report, ask
-
-    def _collect(self, question: bytes, answer: Answer) -> tuple[dict[int, bytes], float]:
+    def collect(self, question: bytes, answer: Answer) -> tuple[dict[int, bytes], float]:
+        """Everybody's answer, by id, and the seconds that took without the forward pass."""
         locals = sorted(self.locals.items())
         start = time.perf_counter()
         answers = {vehicle: answer(question, local) for vehicle, local in locals}
         seconds = time.perf_counter() - start
         self.spent += seconds
         return answers, seconds
+
+
+@dataclass
+class Channel:
+    """The vehicles as one method reaches them in one round.
+
+    Attributes:
+        exchange: the round.
+        cost: what the method is charged; a statistics request that it makes twice is charged once.
+        asked: the statistics requests it has made.
+    """
+
+    exchange: Exchange
+    cost: Cost
+    asked: dict[bytes, StatisticsRequest] = field(default_factory=dict)
+
+    def report(self, request: StatisticsRequest, *, staying: bool = False) -> ClassStatistics:
+        """Everybody's statistics merged, or those of the vehicles that do not leave after this round."""
+        question = request.to_bytes()
+        answers, seconds = self.exchange.statistics(question)
+        if question not in self.asked:
+            self.asked[question] = request
+            self._charge(question, answers, seconds)
+        leaving = self.exchange.leaving if staying else frozenset()
+        reports = [request.read(answer) for vehicle, answer in answers.items() if vehicle not in leaving]
+        return sum(reports[1:], reports[0])
+
+    def ask(self, question: bytes, answer: Answer) -> list[bytes]:
+        """Everybody's answer to a question of the method's own."""
+        answers, seconds = self.exchange.collect(question, answer)
+        self._charge(question, answers, seconds)
+        return list(answers.values())
+
+    def _charge(self, question: bytes, answers: Mapping[int, bytes], seconds: float) -> None:
+        self.cost.messages += 1
+        self.cost.bytes_down += len(question) * len(answers)
+        self.cost.bytes_up += sum(map(len, answers.values()))
+        self.cost.vehicle_seconds += seconds
 
 
 def _statistics(question: bytes, local: Local) -> bytes:

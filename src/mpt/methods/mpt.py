@@ -4,11 +4,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from mpt.core import Deposit, Reconstruction, deposit, reconstruct
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.core.validation import Floats
 from mpt.federation.request import StatisticsRequest
 from mpt.methods.protocol import Now, Training
+
+
+def note(now: Now, kept: Deposit, rec: Reconstruction) -> None:
+    """How the prototype was put together: alpha, noise, growth and the lengths of the parts.
+
+    growth is |predicted| over |Pc r0|, the length of the stored residual outside the current reference span: in
+    MPT-lite the scalar g, in MPT what the covariance transport does to that length.
+    """
+    norm = np.linalg.norm
+    now.note(
+        alpha=rec.alpha,
+        growth=rec.growth,
+        noise=rec.noise,
+        remaining=rec.samples,
+        in_span_norm=float(norm(rec.in_span)),
+        predicted_norm=float(norm(rec.predicted)),
+        measured_norm=float(norm(rec.measured)),
+        residual_norm=float(norm(kept.residual)),
+    )
 
 
 def _prototype(rec: Reconstruction, _: Deposit) -> Floats:
@@ -34,7 +55,9 @@ class Mpt:
 
     def track(self, kept: Deposit, now: Now) -> tuple[Deposit, Floats]:
         """Reconstruct it in the current feature space."""
-        return kept, self.part(reconstruct(kept, now.report(now.request())), kept)
+        rec = reconstruct(kept, now.report(now.request()))
+        note(now, kept, rec)
+        return kept, self.part(rec, kept)
 
 
 @dataclass(frozen=True)
@@ -58,7 +81,9 @@ class MptLite:
 
     def track(self, kept: Deposit, now: Now) -> tuple[Deposit, Floats]:
         """Reconstruct it from counts, sums and squares."""
-        return kept, reconstruct(kept, now.report(self._request(now)), variant="lite").prototype
+        rec = reconstruct(kept, now.report(self._request(now)), variant="lite")
+        note(now, kept, rec)
+        return kept, rec.prototype
 
     def _request(self, now: Now) -> StatisticsRequest:
         means = now.report(now.request(scatter=False), staying=True)

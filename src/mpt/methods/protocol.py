@@ -80,6 +80,8 @@ class Now:
         reference: what no method may know, for the rows that are there to compare with: "test" is the test samples'
             mean feature of the departed class, "train" that of all its training samples, departed ones included.
         rng: for methods that draw.
+        cost: what the method has sent and taken so far.
+        notes: what `note` was given.
         held_out: the departed classes, where their remaining samples are held out of training; vehicles are told.
     """
 
@@ -93,11 +95,16 @@ class Now:
     rng: np.random.Generator
     held_out: tuple[int, ...] = ()
     cost: Cost = field(default_factory=Cost)
+    notes: dict[str, float] = field(default_factory=dict)
 
     def prototype(self) -> Floats:
         """(d,): the class's mean over the samples that are there, without a scatter; NaN where there are none."""
         mean: Floats = self.report(self.request(scatter=False)).means[self.departed]
         return mean
+
+    def note(self, **numbers: float) -> None:
+        """Numbers for the diagnostics: each becomes a column of `diagnostics.csv`."""
+        self.notes.update(numbers)
 
     def request(self, **options: Any) -> StatisticsRequest:
         """A request for this round's statistics that watches the departed class."""
