@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from mpt.federation.metrics import score
+from mpt.federation.metrics import confusion_matrix, score
 
 
 def test_scores_by_hand():
     labels = np.array([0, 0, 0, 0, 1, 1, 2, 2])
     predicted = np.array([0, 0, 1, 2, 1, 0, 2, 2])
-    scores = score(predicted, labels, 0, 3)
+    scores = score(confusion_matrix(predicted, labels, 3), 0)
     assert scores.rare_precision == pytest.approx(2 / 3)
     assert scores.rare_recall == pytest.approx(2 / 4)
     assert scores.rare_f1 == pytest.approx(4 / 7)
@@ -19,6 +19,6 @@ def test_scores_by_hand():
 
 
 def test_a_class_that_is_never_predicted_scores_zero():
-    scores = score(np.array([1, 1, 1]), np.array([0, 1, 1]), 0, 3)
+    scores = score(confusion_matrix(np.array([1, 1, 1]), np.array([0, 1, 1]), 3), 0)
     assert (scores.rare_f1, scores.rare_precision, scores.rare_recall) == (0, 0, 0)
     assert scores.balanced_accuracy == 0.5

@@ -10,12 +10,15 @@ import torch
 from torch import Tensor
 
 from mpt.data import Dataset, Split
-from mpt.federation.evaluation import Anchor, Features, Judge, Row, Seen
+from mpt.federation.evaluation import Anchor, Judge, Row, Seen
+from mpt.federation.features import Features
 from mpt.federation.partition import Partition, concentrate
 from mpt.federation.plan import Plan
 from mpt.federation.scenario import Event, PlanError, check_vehicles, departure, left_after, present
+from mpt.federation.trainers import fast_trainer
 from mpt.federation.trainings import TRAININGS, Job, Samples, Trainer, participants, train_plain
 from mpt.learning import Classifier, build, embed, numpy_generator
+from mpt.learning.training import channels_last
 from mpt.methods import Method, find_method
 from mpt.methods.protocol import Training
 
@@ -50,7 +53,7 @@ def run(
     *,
     device: str = "cpu",
     progress: Progress | None = None,
-    trainer: Trainer = train_plain,
+    trainer: Trainer | None = None,
 ) -> list[Row]:
     """All rows of one seed."""
     federation = Federation(dataset, plan, torch.device(device), trainer)
@@ -68,14 +71,14 @@ class Federation:
     """The vehicles' data and the test samples on the device, and how one round follows from another.
 
     Attributes:
-        trainer: trains the jobs of one round; all that differ come in one call.
+        trainer: trains the jobs of one round; all that differ come in one call. By default what the plan's engine says.
         methods: by default those that the plan names.
     """
 
     dataset: Dataset
     plan: Plan
     device: torch.device
-    trainer: Trainer = train_plain
+    trainer: Trainer | None = None
     methods: Sequence[Method] = ()
     partition: Partition = field(init=False)
     _earlier: dict[int, Features] = field(default_factory=dict, init=False)
@@ -116,6 +119,11 @@ class Federation:
         return self._on_device(self.dataset.test)[0]
 
     @cached_property
+    def test_labels(self) -> Tensor:
+        """(N,), on the device."""
+        return torch.from_numpy(np.array(self.dataset.test.labels)).to(self.device)
+
+    @cached_property
     def rare_images(self) -> Tensor:
         """All of the rare class's training images, departed ones included, on the device."""
         rare = np.flatnonzero(self.dataset.train.labels == self.plan.rare)
@@ -124,7 +132,16 @@ class Federation:
     @cached_property
     def model(self) -> Classifier:
         """The architecture on the device, into which models are loaded."""
-        return self._build()
+        return channels_last(self._build()) if self.plan.engine == "fast" else self._build()
+
+    @cached_property
+    def train(self) -> Trainer:
+        """The trainer, ready to use."""
+        if self.trainer is not None:
+            return self.trainer
+        if self.plan.engine == "plain":
+            return train_plain
+        return fast_trainer(self.model, self.plan.settings, self.plan.precision)
 
     def _build(self) -> Classifier:
         _, size, channels = self.dataset.image_shape
@@ -153,7 +170,7 @@ class Federation:
         if self.plan.evaluates(number):
             kept = dict(kept)
             seen = self._seen(number, models, earlier)
-            judge = Judge(self.plan, self.dataset.test.labels, number)
+            judge = Judge(self.plan, number)
             held_out = seen.get("held-out")
             if held_out is not None and number == self.plan.depart_at:
                 anchor = held_out.anchor()
@@ -192,7 +209,7 @@ class Federation:
                 samples = self.without_rare if held_out else self.vehicles
                 chosen = {v: samples[v] for v in who}
                 jobs[key] = Job(start, chosen, self.plan.settings, self.plan.seed, number, calibrates)
-        trained = dict(zip(jobs, self.trainer(self.model, list(jobs.values())), strict=True))
+        trained = dict(zip(jobs, self.train(self.model, list(jobs.values())), strict=True))
         return {training: trained[key] for training, key in keys.items()}
 
     def _seen(
@@ -214,10 +231,10 @@ class Federation:
             result[training] = seen[key]
         return result
 
-    def embed(self, state: dict[str, Tensor], images: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def embed(self, state: dict[str, Tensor], images: Tensor) -> Tensor:
         """(N, d) features of images that are on the device, in float64."""
         self.model.load_state_dict(state)
-        return embed(self.model, images).double().cpu().numpy()
+        return embed(self.model, images).double()
 
     def _on_device(self, split: Split) -> tuple[Tensor, Tensor]:
         images = torch.from_numpy(np.array(split.images)).permute(0, 3, 1, 2).contiguous()

@@ -4,15 +4,15 @@ import copy
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from torch import Tensor
 
 from mpt.core import ClassStatistics, NearestClassMean
 from mpt.core.validation import Floats, Ints
 from mpt.core.value import Value
+from mpt.federation.features import Features
 from mpt.federation.metrics import Scores, score
 from mpt.federation.plan import Plan, ReadoutName
 from mpt.federation.rounds import Channel, Exchange
@@ -78,43 +78,6 @@ class Row:
     drift: Drift | None
 
 
-class Features:
-    """What one model makes of the samples, each computed when first asked for."""
-
-    def __init__(self, federation: "Federation", model: dict[str, Tensor]) -> None:
-        self.federation, self.model = federation, model
-        self.seconds = 0.0
-        self._vehicles: dict[int, Floats] = {}
-
-    def vehicle(self, vehicle: int) -> Floats:
-        """(n, d): of a vehicle's samples."""
-        if vehicle not in self._vehicles:
-            self._vehicles[vehicle] = self._embed(self.federation.vehicles[vehicle].images)
-        return self._vehicles[vehicle]
-
-    @cached_property
-    def test(self) -> Floats:
-        """(N, d): of the test samples."""
-        return self._embed(self.federation.test_images)
-
-    @cached_property
-    def rare(self) -> Floats:
-        """(n, d): of all the rare class's training samples, departed ones included."""
-        return self._embed(self.federation.rare_images)
-
-    @property
-    def head(self) -> tuple[Floats, Floats]:
-        """The head's weight (C, d) and bias (C,) in float64."""
-        weight, bias = self.model["head.weight"], self.model["head.bias"]
-        return weight.double().cpu().numpy(), bias.double().cpu().numpy()
-
-    def _embed(self, images: Tensor) -> Floats:
-        start = time.perf_counter()
-        features = self.federation.embed(self.model, images)
-        self.seconds += time.perf_counter() - start
-        return features
-
-
 class _Locals(Mapping[int, Local]):
     """What is on each present vehicle, embedded when first looked at."""
 
@@ -122,8 +85,13 @@ class _Locals(Mapping[int, Local]):
         self.seen = seen
 
     def __getitem__(self, vehicle: int) -> Local:
-        labels = self.seen.federation.labels[vehicle]
-        return Local(labels, self.seen.features.vehicle(vehicle), lambda: self.seen.earlier(vehicle))
+        seen, features = self.seen, self.seen.features
+        return Local(
+            seen.federation.labels[vehicle],
+            partial(features.vehicle, vehicle),
+            partial(seen.earlier, vehicle),
+            partial(features.report, vehicle) if seen.federation.device.type != "cpu" else None,
+        )
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.seen.here)
@@ -187,12 +155,7 @@ class Seen:
 
     def reference(self, which: Literal["test", "train"]) -> Floats:
         """(d,): the rare class's mean over samples that no method may know."""
-        if which == "test":
-            known = self.features.test[self.federation.dataset.test.labels == self.federation.plan.rare]
-        else:
-            known = self.features.rare
-        mean: Floats = known.mean(axis=0)
-        return mean
+        return self.features.test_mean if which == "test" else self.features.rare_mean
 
     def anchor(self) -> Anchor:
         """In the round of the departure: where the prototypes are."""
@@ -229,19 +192,18 @@ class Judge:
     """Lets methods look at a round and scores what they make of it."""
 
     plan: Plan
-    labels: Ints
     number: int
 
     def rows(self, method: Method, seen: Seen, kept: dict[str, Any], drift: Drift | None) -> list[Row]:
         """The method's rows, one a readout; what it keeps is put into `kept`."""
-        cost, test = Cost(), seen.features.test
+        cost = Cost()
         channel = seen.exchange.channel(cost)
         now = seen.now(channel)
         start, waited = time.perf_counter(), seen.waited
         if self.number == self.plan.depart_at and TRAININGS[method.training].departs:
             kept[method.name] = method.depart(now)
         outcome = self._outcome(method, now, seen, kept)
-        cost.server_seconds = time.perf_counter() - start - (seen.waited - waited)
+        cost.server_seconds = time.perf_counter() - start - (seen.waited - waited) + channel.spared
         distance = None
         if isinstance(outcome, np.ndarray) and np.isfinite(outcome).all():
             distance = float(seen.truth.distances(outcome[None])[0, 0])
@@ -251,7 +213,7 @@ class Judge:
                 self.number,
                 method.name,
                 name,
-                score(readout.predict(test), self.labels, self.plan.rare, now.num_classes),
+                score(seen.features.confusion(readout), self.plan.rare),
                 distance,
                 cost,
                 Cost() if name == "own" else readout_cost(name, now, channel),

@@ -30,10 +30,14 @@ class Scores:
     confusion: Ints
 
 
-def score(predicted: Ints, labels: Ints, rare: int, num_classes: int) -> Scores:
-    """`Scores` of predictions (N,) against labels (N,)."""
-    confusion = np.zeros((num_classes, num_classes), dtype=np.int64)
-    np.add.at(confusion, (labels, predicted), 1)
+def confusion_matrix(predicted: Ints, labels: Ints, num_classes: int) -> Ints:
+    """(C, C): how many samples of each label (N,) were predicted (N,) as each class."""
+    counted: Ints = np.bincount(labels * num_classes + predicted, minlength=num_classes**2)
+    return counted.reshape(num_classes, num_classes)
+
+
+def score(confusion: Ints, rare: int) -> Scores:
+    """`Scores` of a confusion matrix (C, C), labels by predictions."""
     hits, called, present = confusion[rare, rare], confusion[:, rare].sum(), confusion[rare].sum()
     totals = confusion.sum(axis=1)
     tested = totals > 0
@@ -43,7 +47,7 @@ def score(predicted: Ints, labels: Ints, rare: int, num_classes: int) -> Scores:
         rare_f1=float(2 * hits / (called + present)) if called + present else 0.0,
         rare_precision=float(hits / called) if called else 0.0,
         rare_recall=float(hits / present) if present else 0.0,
-        accuracy=float(np.mean(predicted == labels)),
+        accuracy=float(confusion.trace() / max(totals.sum(), 1)),
         balanced_accuracy=float(recalls.mean()),
         others_accuracy=float(others.mean()) if len(others) else 0.0,
         confusion=confusion,

@@ -7,6 +7,8 @@ from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.federation.scenario import Event, PlanError, check_rounds
 from mpt.learning import Settings
 
+Engine = Literal["fast", "plain"]
+Precision = Literal["auto", "float32", "tf32", "bfloat16"]
 ReadoutName = Literal["mahalanobis", "diagonal", "euclidean", "cosine"]
 
 
@@ -31,6 +33,8 @@ class Plan:
         cov_ridge: lambda_Sigma of MPT and of the Mahalanobis readout.
         settings: of local training.
         seed: of everything that is drawn.
+        engine: "plain" is the reference loop, "fast" does the same faster.
+        precision: of the fast engine on a GPU; "auto" is bfloat16 with float32 parameters and sums.
     """
 
     rare: int
@@ -49,6 +53,8 @@ class Plan:
     cov_ridge: float = DEFAULT_COV_RIDGE
     settings: Settings = field(default_factory=Settings)
     seed: int = 0
+    engine: Engine = "fast"
+    precision: Precision = "auto"
 
     def __post_init__(self) -> None:
         if not 1 <= self.depart_at < self.rounds:

@@ -66,6 +66,10 @@ class StatisticsRequest(Value):
             origin=self.origin,
             scatter=self.scatter,
         )
+        return self.send(stats)
+
+    def send(self, stats: ClassStatistics) -> bytes:
+        """On a vehicle: its statistics as float32 bytes, without what the server has sent along."""
         return stats.to_bytes("float32", frame=False)
 
     def read(self, answer: bytes) -> ClassStatistics:

@@ -34,14 +34,7 @@ def fedlc(counts: Tensor | NDArray[np.int64] | Sequence[int], tau: float = 0.5) 
     Reference: Zhang et al., Federated Learning with Label Distribution Skew via Logits Calibration, ICML 2022; the full
     softmax and the 1e-8 as in FL-bench.
     """
-    held = torch.as_tensor(counts)
-    if held.ndim != 1 or held.numel() == 0 or held.is_complex():
-        raise LearningError(f"counts: shape is {tuple(held.shape)}, should be (C,), one number of samples a class")
-    if not bool((held >= 0).all()):
-        raise LearningError(f"counts: {held.tolist()}, none should be negative")
-    if not 0 <= tau < float("inf"):
-        raise LearningError(f"tau: {tau}, should be finite and not negative")
-    shift = tau * held.double().clamp(min=LEAST_COUNT) ** -0.25
+    shift = calibration(counts, tau)
 
     def calibrated(logits: Tensor, labels: Tensor) -> Tensor:
         if logits.shape[1:] != shift.shape:
@@ -49,3 +42,15 @@ def fedlc(counts: Tensor | NDArray[np.int64] | Sequence[int], tau: float = 0.5) 
         return functional.cross_entropy(logits - shift.to(logits), labels)
 
     return calibrated
+
+
+def calibration(counts: Tensor | NDArray[np.int64] | Sequence[int], tau: float = 0.5) -> Tensor:
+    """(C,) float64: what FedLC takes off the logits of a vehicle with so many samples of each class."""
+    held = torch.as_tensor(counts)
+    if held.ndim != 1 or held.numel() == 0 or held.is_complex():
+        raise LearningError(f"counts: shape is {tuple(held.shape)}, should be (C,), one number of samples a class")
+    if not bool((held >= 0).all()):
+        raise LearningError(f"counts: {held.tolist()}, none should be negative")
+    if not 0 <= tau < float("inf"):
+        raise LearningError(f"tau: {tau}, should be finite and not negative")
+    return tau * held.double().clamp(min=LEAST_COUNT) ** -0.25

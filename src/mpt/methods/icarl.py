@@ -28,6 +28,12 @@ class Cosine:
         classes: Ints = np.argmax(np.where(np.isnan(cosines), -np.inf, cosines), axis=1).astype(np.int64)
         return classes
 
+    def to_linear(self) -> tuple[Floats, Floats]:
+        """The same decision as argmax of `features @ weight.T + bias`: the length of a feature changes no order."""
+        missing = np.asarray(np.isnan(self.prototypes).any(axis=1))
+        weight = np.where(missing[:, None], 0.0, unit(self.prototypes))
+        return weight, np.where(missing, -np.inf, 0.0)
+
 
 def answer(question: bytes, local: Local) -> bytes:
     """On a vehicle: counts, and sums of unit features, of each class."""

@@ -6,6 +6,7 @@ Whatever it learns from vehicles it asks for, as bytes, so that its cost is what
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -19,19 +20,32 @@ Training = Literal["held-out", "continued", "fedlc", "live"]
 one without a departure."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Local:
     """What a method may read on a vehicle, where samples are at home.
 
     Attributes:
         labels: (n,), of the vehicle's samples.
-        features: (n, d), under the current global model.
+        embedded: (n, d), their features under the current global model, or what gives them; read `features`.
         earlier: gives the same samples' features under the departure-time model; costs one more forward pass.
+        report: makes the statistics where the features are, on a GPU say; None: from `features`.
     """
 
     labels: Ints
-    features: Floats
+    embedded: Floats | Callable[[], Floats]
     earlier: Callable[[], Floats]
+    report: Callable[[StatisticsRequest], ClassStatistics] | None = None
+
+    @cached_property
+    def features(self) -> Floats:
+        """(n, d): the samples' features under the current global model."""
+        return self.embedded() if callable(self.embedded) else self.embedded
+
+    def answer(self, request: StatisticsRequest) -> bytes:
+        """What the vehicle reports."""
+        if self.report is None:
+            return request.answer(self.features, self.labels)
+        return request.send(self.report(request))
 
 
 Answer = Callable[[bytes, Local], bytes]

@@ -22,6 +22,10 @@ class Linear:
         classes: Ints = np.argmax(scores, axis=1).astype(np.int64)
         return classes
 
+    def to_linear(self) -> tuple[Floats, Floats]:
+        """Itself."""
+        return self.weight, self.bias
+
 
 @dataclass(frozen=True)
 class Head:

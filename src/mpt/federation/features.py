@@ -1,0 +1,120 @@
+"""What one model makes of the samples: features, statistics and predictions, computed where the model is."""
+
+import time
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mpt.core import ClassStatistics
+from mpt.core.equations import span_basis
+from mpt.core.validation import Floats, Ints
+from mpt.federation.metrics import confusion_matrix
+from mpt.federation.request import StatisticsRequest
+from mpt.methods.protocol import Readout
+
+if TYPE_CHECKING:
+    from mpt.federation.engine import Federation
+
+
+class Features:
+    """A model's features, each computed when first asked for; on a GPU they stay there until somebody wants an array.
+
+    Attributes:
+        seconds: that embedding took so far.
+    """
+
+    def __init__(self, federation: "Federation", model: dict[str, Tensor]) -> None:
+        self.federation, self.model = federation, model
+        self.seconds = 0.0
+        self._vehicles: dict[int, Tensor] = {}
+
+    def vehicle(self, vehicle: int) -> Floats:
+        """(n, d): of a vehicle's samples."""
+        return _array(self._vehicle(vehicle))
+
+    def report(self, vehicle: int, request: StatisticsRequest) -> ClassStatistics:
+        """A vehicle's statistics, made on the device."""
+        return statistics(self._vehicle(vehicle), self.federation.vehicles[vehicle].labels, request)
+
+    @cached_property
+    def test_mean(self) -> Floats:
+        """(d,): of the rare class's test samples."""
+        mine = self.federation.test_labels == self.federation.plan.rare
+        return _array(self._test[mine].mean(dim=0))
+
+    @cached_property
+    def rare_mean(self) -> Floats:
+        """(d,): of all the rare class's training samples, departed ones included."""
+        return _array(self._embed(self.federation.rare_images).mean(dim=0))
+
+    @cached_property
+    def head(self) -> tuple[Floats, Floats]:
+        """The head's weight (C, d) and bias (C,)."""
+        return _array(self.model["head.weight"].double()), _array(self.model["head.bias"].double())
+
+    def confusion(self, readout: Readout) -> Ints:
+        """(C, C): the test samples by label and prediction. A readout with `to_linear` is applied on the device."""
+        labels, num_classes = self.federation.test_labels, self.federation.dataset.num_classes
+        if labels.device.type == "cpu" or not hasattr(readout, "to_linear"):
+            return confusion_matrix(
+                readout.predict(_array(self._test)), self.federation.dataset.test.labels, num_classes
+            )
+        weight, bias = (torch.from_numpy(part).to(labels.device) for part in readout.to_linear())
+        predicted = torch.addmm(bias, self._test, weight.T).argmax(dim=1)
+        counted = torch.bincount(labels * num_classes + predicted, minlength=num_classes**2)
+        matrix: Ints = counted.cpu().numpy().reshape(num_classes, num_classes)
+        return matrix
+
+    def _vehicle(self, vehicle: int) -> Tensor:
+        if vehicle not in self._vehicles:
+            self._vehicles[vehicle] = self._embed(self.federation.vehicles[vehicle].images)
+        return self._vehicles[vehicle]
+
+    @cached_property
+    def _test(self) -> Tensor:
+        return self._embed(self.federation.test_images)
+
+    def _embed(self, images: Tensor) -> Tensor:
+        start = time.perf_counter()
+        features = self.federation.embed(self.model, images)
+        if features.device.type == "cuda":
+            torch.cuda.synchronize(features.device)
+        self.seconds += time.perf_counter() - start
+        return features
+
+
+def statistics(features: Tensor, labels: Tensor, request: StatisticsRequest) -> ClassStatistics:
+    """`ClassStatistics.from_features` of features (n, d) float64 and labels (n,) on a device, in float64 there."""
+    device, (n, d) = features.device, features.shape
+    origin = np.zeros(d) if request.origin is None else request.origin
+    h = features - torch.from_numpy(np.array(origin)).to(device)
+    of_class = torch.zeros(n, request.num_classes, dtype=h.dtype, device=device)
+    of_class[torch.arange(n, device=device), labels] = 1
+    outside = h
+    if request.span is not None:
+        basis = torch.from_numpy(np.ascontiguousarray(span_basis(request.span))).to(device)
+        outside = h - (h @ basis) @ basis.T
+    parts = [of_class.sum(dim=0), (of_class.T @ h).reshape(-1), of_class.T @ (outside * outside).sum(dim=1)]
+    if request.scatter:
+        watched = of_class[:, list(request.watched)].sum(dim=1, keepdim=True) if request.watched else 0
+        kept = h * (1 - watched)
+        products = kept.T @ kept
+        parts.append(((products + products.T) / 2).reshape(-1))
+    counts, sums, squares, *rest = np.split(_array(torch.cat(parts)), np.cumsum([len(part) for part in parts[:-1]]))
+    return ClassStatistics(
+        counts.round().astype(np.int64),
+        sums.reshape(-1, d),
+        squares,
+        rest[0].reshape(d, d) if rest else None,
+        request.watched,
+        request.span,
+        origin,
+    )
+
+
+def _array(tensor: Tensor) -> Floats:
+    array: Floats = tensor.cpu().numpy()
+    return array

@@ -1,0 +1,105 @@
+"""Any backbone on a GPU: a vehicle's training step captured as a CUDA graph, in channels-last and mixed precision."""
+
+import copy
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from mpt.learning.augmentation import draw_epoch, normalise, take
+from mpt.learning.backbones.classifier import Classifier
+from mpt.learning.training import Settings, batches, channels_last
+
+MOST_GRAPHS = 24
+"""Batch sizes that are captured; further ones run without a graph."""
+
+
+class GraphedSteps:
+    """A model of its own on a CUDA device, whose steps are replayed.
+
+    The parameters and SGD's velocities stay in place. Forward and backward passes run in bfloat16 where `mixed`, the
+    parameters, the loss and BatchNorm's statistics in float32.
+    """
+
+    def __init__(self, model: Classifier, settings: Settings, *, mixed: bool) -> None:
+        self.model = channels_last(copy.deepcopy(model)).train()
+        self.settings, self.mixed = settings, mixed
+        self.device = model.head.weight.device
+        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.velocities = [torch.zeros_like(p) for p in self.parameters]
+        self.shift = torch.zeros(model.num_classes, device=self.device)
+        self._held: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
+
+    def train(
+        self,
+        start: Mapping[str, Tensor],
+        images: Tensor,
+        labels: Tensor,
+        generator: torch.Generator,
+        shift: Tensor | None,
+    ) -> Mapping[str, Tensor]:
+        """The model after one vehicle's round: its own state dict, overwritten by the next call."""
+        self.model.load_state_dict(start)
+        torch._foreach_zero_(self.velocities)
+        self.shift.copy_(torch.zeros_like(self.shift) if shift is None else shift)
+        for _ in range(self.settings.epochs):
+            epoch = draw_epoch(len(labels), self.model.image_size, self.settings.augment, generator, self.device)
+            for batch in batches(len(labels), self.settings.batch_size):
+                self._take(take(images, epoch, batch), labels[epoch.order[batch]])
+        state: Mapping[str, Tensor] = self.model.state_dict()
+        return state
+
+    def _take(self, images: Tensor, labels: Tensor) -> None:
+        size = len(labels)
+        if size not in self._held and len(self._held) < MOST_GRAPHS:
+            self._capture(images, labels)
+        if size in self._held:
+            graph, held_images, held_labels = self._held[size]
+            held_images.copy_(images)
+            held_labels.copy_(labels)
+            graph.replay()
+        else:
+            self._step(images, labels)
+
+    def _capture(self, images: Tensor, labels: Tensor) -> None:
+        """The step as a graph, after some on a side stream; the model and velocities are then as before."""
+        changing = [*self.model.state_dict().values(), *self.velocities]
+        before = [tensor.clone() for tensor in changing]
+        held = images.clone(), labels.clone()
+        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self._step(*held)
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._step(*held)
+        with torch.no_grad():
+            for tensor, was in zip(changing, before, strict=True):
+                tensor.copy_(was)
+        self._held[len(labels)] = graph, *held
+
+    def _step(self, images: Tensor, labels: Tensor) -> None:
+        inputs = normalise(images).contiguous(memory_format=torch.channels_last)
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.mixed):
+            logits = self.model(inputs)
+        loss = functional.cross_entropy(logits.float() - self.shift, labels)
+        gradients = torch.autograd.grad(loss, self.parameters)
+        descend(self.parameters, self.velocities, list(gradients), self.settings)
+
+
+@torch.no_grad()
+def descend(parameters: list[nn.Parameter], velocities: list[Tensor], gradients: list[Tensor], s: Settings) -> None:
+    """SGD with momentum and weight decay, as torch.optim.SGD does it."""
+    gradients = list(torch._foreach_add(gradients, parameters, alpha=s.weight_decay))  # type: ignore[arg-type]
+    torch._foreach_mul_(velocities, s.momentum)
+    torch._foreach_add_(velocities, gradients)
+    torch._foreach_add_(parameters, velocities, alpha=-s.lr)  # type: ignore[arg-type]
+
+
+def can_be_graphed(model: nn.Module) -> bool:
+    """Whether a step of the model may be replayed: nothing in it draws random numbers."""
+    drops = (nn.modules.dropout._DropoutNd, nn.RReLU)
+    return not any(isinstance(m, drops) and getattr(m, "p", 1) != 0 for m in model.modules())
