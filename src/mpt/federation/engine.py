@@ -1,9 +1,9 @@
 """The whole federation on one machine, all trainings in lockstep: train, average, re-embed, read out every method."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -64,6 +64,45 @@ def run(
         if progress is not None:
             progress(state.round, new)
     return rows
+
+
+def run_together(
+    dataset: Dataset, plans: Sequence[Plan], *, device: str = "cpu", progress: Progress | None = None
+) -> list[list[Row]]:
+    """All rows of several plans that share the backbone and the settings of training, advanced round by round.
+
+    On a GPU all vehicles of all of them train side by side. `progress` gets the rows of all plans.
+    """
+    federations = [Federation(dataset, plan, torch.device(device)) for plan in plans]
+    if len({(p.backbone, p.settings, p.rounds, p.engine, p.precision) for p in plans}) != 1:
+        raise PlanError("plans: they differ in backbone, training, rounds, engine or precision, should be the same")
+    first = federations[0]
+    states, rows = [f.start() for f in federations], [list[Row]() for _ in plans]
+    for number in range(1, first.plan.rounds + 1):
+        jobs = [f.jobs(state) for f, state in zip(federations, states, strict=True)]
+        trained = iter(first.train(first.model, [job for some in jobs for job in some.values()]))
+        for i, (federation, some) in enumerate(zip(federations, jobs, strict=True)):
+            states[i], new = federation.finish(states[i], {key: next(trained) for key in some})
+            rows[i].extend(new)
+        if progress is not None:
+            progress(number, [row for mine in rows for row in mine if row.round == number])
+    return rows
+
+
+class JobKey(NamedTuple):
+    """What sets the jobs of a round apart.
+
+    Attributes:
+        start: the identity of the global model they start from.
+        who: the vehicles that take part.
+        held_out: whether the remaining samples are held out.
+        calibrates: whether vehicles train with FedLC's loss.
+    """
+
+    start: int
+    who: tuple[int, ...]
+    held_out: bool
+    calibrates: bool
 
 
 @dataclass
@@ -161,10 +200,28 @@ class Federation:
 
     def advance(self, state: State) -> tuple[State, list[Row]]:
         """The next round, and its rows in the order of the methods; none where the plan does not read it out."""
+        jobs = self.jobs(state)
+        trained = self.train(self.model, list(jobs.values()))
+        return self.finish(state, dict(zip(jobs, trained, strict=True)))
+
+    def jobs(self, state: State) -> dict["JobKey", Job]:
+        """What is to be trained in the next round; trainings that do not differ share a job."""
         number = state.round + 1
         if number > self.plan.rounds:
             raise PlanError(f"round: {number}, but the plan has {self.plan.rounds}")
-        models = self._train(state, number)
+        jobs = {}
+        for training in self.trainings:
+            key = self._key(state, training)
+            samples = self.without_rare if key.held_out else self.vehicles
+            chosen = {v: samples[v] for v in key.who}
+            start = state.models[training]
+            jobs[key] = Job(start, chosen, self.plan.settings, self.plan.seed, number, key.calibrates)
+        return jobs
+
+    def finish(self, state: State, trained: Mapping["JobKey", dict[str, Tensor]]) -> tuple[State, list[Row]]:
+        """The next round, given its new global models."""
+        number = state.round + 1
+        models = {training: trained[self._key(state, training)] for training in self.trainings}
         earlier = models if number == self.plan.depart_at else state.earlier
         rows, kept, anchor = list[Row](), state.kept, state.anchor
         if self.plan.evaluates(number):
@@ -176,6 +233,8 @@ class Federation:
                 anchor = held_out.anchor()
             drift = None if held_out is None or anchor is None else held_out.drift(anchor)
             for method in self.methods:
+                if getattr(method, "slow", False) and not self.plan.evaluates(number, slow=True):
+                    continue
                 mine = drift if method.training == "held-out" else None
                 rows.extend(judge.rows(method, seen[method.training], kept, mine))
         return State(number, models, earlier, kept, anchor), rows
@@ -198,19 +257,14 @@ class Federation:
         here = present(self.labels, self.events(training), number)
         return participants(here, self.plan.participation, seed=self.plan.seed, round=number)
 
-    def _train(self, state: State, number: int) -> dict[Training, dict[str, Tensor]]:
-        jobs: dict[tuple[Any, ...], Job] = {}
-        keys = {}
-        for training in self.trainings:
-            start, calibrates = state.models[training], TRAININGS[training].calibrates
-            who, held_out = self.participants(training, number), self.holds_out(training, number)
-            key = keys[training] = (id(start), who, held_out, calibrates)
-            if key not in jobs:
-                samples = self.without_rare if held_out else self.vehicles
-                chosen = {v: samples[v] for v in who}
-                jobs[key] = Job(start, chosen, self.plan.settings, self.plan.seed, number, calibrates)
-        trained = dict(zip(jobs, self.train(self.model, list(jobs.values())), strict=True))
-        return {training: trained[key] for training, key in keys.items()}
+    def _key(self, state: State, training: Training) -> "JobKey":
+        number = state.round + 1
+        return JobKey(
+            id(state.models[training]),
+            self.participants(training, number),
+            self.holds_out(training, number),
+            TRAININGS[training].calibrates,
+        )
 
     def _seen(
         self, number: int, models: dict[Training, dict[str, Tensor]], earlier: dict[Training, dict[str, Tensor]]

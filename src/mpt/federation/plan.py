@@ -28,6 +28,7 @@ class Plan:
         depart_at: the last round with the departing vehicle; at least one round comes after it.
         events: other vehicles that join or leave.
         eval_every: methods are read out in every so many rounds, in the round of the departure, and in the last.
+        slow_every: the same for methods that are `slow`, such as CCVR, which trains a head; None: as the others.
         readouts: for methods whose outcome is a prototype.
         ridge: lambda of MPT, relative.
         cov_ridge: lambda_Sigma of MPT and of the Mahalanobis readout.
@@ -48,6 +49,7 @@ class Plan:
     depart_at: int = 15
     events: tuple[Event, ...] = ()
     eval_every: int = 5
+    slow_every: int | None = None
     readouts: tuple[ReadoutName, ...] = ("mahalanobis",)
     ridge: float = DEFAULT_RIDGE
     cov_ridge: float = DEFAULT_COV_RIDGE
@@ -61,10 +63,13 @@ class Plan:
             raise PlanError(f"depart_at: {self.depart_at}, should be at least 1 and below {self.rounds}, the rounds")
         if not 0 < self.participation <= 1:
             raise PlanError(f"participation: {self.participation}, should be above 0 and at most 1")
+        if self.slow_every is not None and (self.slow_every < 1 or self.slow_every % self.eval_every):
+            raise PlanError(f"slow_every: {self.slow_every}, should be a multiple of eval_every, {self.eval_every}")
         if self.eval_every < 1:
             raise PlanError(f"eval_every: {self.eval_every}, should be at least 1")
         check_rounds(self.events, self.rounds)
 
-    def evaluates(self, round: int) -> bool:
-        """Whether methods are read out in this round."""
-        return round in (self.depart_at, self.rounds) or round % self.eval_every == 0
+    def evaluates(self, round: int, *, slow: bool = False) -> bool:
+        """Whether methods, or those that are slow, are read out in this round."""
+        every = self.slow_every if slow and self.slow_every is not None else self.eval_every
+        return round in (self.depart_at, self.rounds) or round % every == 0

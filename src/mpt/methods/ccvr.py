@@ -1,6 +1,7 @@
 """CCVR (Luo et al., NeurIPS 2021): retrain the head on virtual features drawn from each class's Gaussian."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -57,6 +58,8 @@ def calibrate(head: Linear, features: Floats, labels: Ints, rng: np.random.Gener
 @dataclass(frozen=True)
 class Ccvr:
     """Classifier calibration with virtual representations, from the statistics of the samples that are there."""
+
+    slow: ClassVar[bool] = True
 
     name: str = "ccvr"
     training: Training = "continued"

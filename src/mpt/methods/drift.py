@@ -67,6 +67,7 @@ class Ldc:
     """
 
     needs_departure: ClassVar[bool] = True
+    slow: ClassVar[bool] = True
 
     name: str = "ldc"
     training: Training = "held-out"

@@ -130,7 +130,8 @@ class Method(Protocol):
     """How a departed class is kept alive.
 
     A method that cannot `track` before a departure says so with `needs_departure = True`; as long as the class is there
-    its row shows the class's prototype as measured.
+    its row shows the class's prototype as measured. One that takes long says `slow = True`: a plan may read it out less
+    often.
     """
 
     @property
