@@ -42,19 +42,14 @@ COST = {
 }
 NO_PROTOTYPE = {"fedavg", "fedlc", "ccvr", "icarl"}
 DEFAULT = ("fedavg", "ccvr", "icarl", "sdc", "ldc", "frozen", "remaining-mean", "mpt", "mpt-lite", "oracle-train")
-METRICS = (
-    "seed,round,method,readout,rare_f1,rare_precision,rare_recall,accuracy,balanced_accuracy,others_accuracy,"
-    "prototype_distance,bytes_up,bytes_down,messages,seconds"
-).split(",")
-COSTS = (
-    "seed,round,method,readout,messages,bytes_up,bytes_down,readout_bytes_up,readout_bytes_down,vehicle_seconds,"
-    "server_seconds"
-).split(",")
-DIAGNOSTICS = (
-    "seed,round,method,alpha,growth,noise,remaining,in_span_norm,predicted_norm,measured_norm,residual_norm,drift,"
-    "rare_drift"
-).split(",")
-CONFUSION = "seed,round,method,readout,label,predicted,count".split(",")
+SCORES = ("rare_f1", "rare_precision", "rare_recall", "accuracy", "balanced_accuracy", "others_accuracy")
+KEY = ("seed", "round", "method", "readout")
+METRICS = (*KEY, *SCORES, "prototype_distance", "bytes_up", "bytes_down", "messages", "seconds")
+READOUT_BYTES = ("readout_bytes_up", "readout_bytes_down")
+COSTS = (*KEY, "messages", "bytes_up", "bytes_down", *READOUT_BYTES, "vehicle_seconds", "server_seconds")
+NORMS = ("in_span_norm", "predicted_norm", "measured_norm", "residual_norm")
+DIAGNOSTICS = ("seed", "round", "method", "alpha", "growth", "noise", "remaining", *NORMS, "drift", "rare_drift")
+CONFUSION = (*KEY, "label", "predicted", "count")
 
 
 def write(path, header, rows):

@@ -9,13 +9,15 @@ from mpt.report.html import DASH, key
 from mpt.report.numbers import Summary
 from mpt.report.reader import Row, Run
 from mpt.report.rows import Look
-from mpt.report.svg import esc
+from mpt.report.svg import esc, width_of
 from mpt.report.words import score, signed
 
 Matrix = NDArray[np.int64]
 TOP = 5
-MOST_COLUMNS = 12
-_ROOM_FOR_NAME, _ROOM_FOR_NUMBER = 0.16, 0.085
+MOST_COLUMNS = 10
+_BAR = 265.0
+"""Pixels of a bar on a phone."""
+_ROOM_FOR_NUMBER = 0.1
 
 
 def moments(run: Run) -> dict[str, int]:
@@ -45,10 +47,12 @@ def confusions(run: Run, looks: dict[Row, Look]) -> str:
         bars = []
         for number in when.values():
             matrix = run.confusion.get((row, number))
-            bars.append(_bar(run, matrix, tops, names, shades, number))
+            bar = _bar(run, matrix, tops, names, shades, number)
+            bars.append(f'<div class="moment"><span class="when">round {number}</span>{bar}</div>')
         look = looks[row]
         lines.append(
-            f'<div class="confusion series" data-s="s{look.index}"><div class="who">{key(look)}</div>{"".join(bars)}</div>'
+            f'<div class="confusion series" data-s="s{look.index}"><div class="who">{key(look)}</div>'
+            f"{''.join(bars)}</div>"
         )
     return (
         f'<div class="patches">{patches}</div><div class="confusions n{len(when)}">'
@@ -87,7 +91,8 @@ def _bar(
     for share, name, shade in zip(shares, names, shades, strict=True):
         if share > 0.0005:
             shown = score(share, 2)
-            inside = f"{esc(name)} {shown}" if share >= _ROOM_FOR_NAME else shown if share >= _ROOM_FOR_NUMBER else ""
+            fits = share * _BAR >= 1.05 * width_of(f"{name} {shown}")
+            inside = f"{esc(name)} {shown}" if fits else shown if share >= _ROOM_FOR_NUMBER else ""
             parts.append(
                 f'<span class="{shade}" style="width:{100 * share:.2f}%" title="{esc(name)} {shown}">{inside}</span>'
             )
@@ -114,23 +119,22 @@ def others_table(run: Run, summaries: Sequence[Summary], looks: dict[Row, Look])
     chosen = _chosen(run, list(now.values()))
     best = {s.row.readout: s for s in summaries if s.row.method == "oracle-train"}
     reference = next(iter(best.values()), None)
-    head = "".join(f'<th scope="col"><span>{esc(run.classes[c])}</span></th>' for c in chosen)
-    head += '<th scope="col" class="sum">all others</th>'
-    head += '<th scope="col">− oracle-train</th>' if reference else ""
+    head = '<th scope="col" class="sum">all others</th>'
+    head += '<th scope="col" class="gap">against oracle-train</th>' if reference else ""
+    head += "".join(f'<th scope="col"><span>{esc(run.classes[c])}</span></th>' for c in chosen)
     lines = []
     for s in summaries:
-        cells = "".join(_heat(now[s.row][c], then[s.row][c]) for c in chosen)
-        cells += f'<td class="sum">{score(s.others.mean)}</td>'
+        cells = f'<td class="sum">{score(s.others.mean)}</td>'
         if reference:
             against = best.get(s.row.readout, reference)
-            cells += f"<td>{'' if against is s else signed(s.others.mean - against.others.mean)}</td>"
+            cells += f'<td class="gap">{"" if against is s else signed(s.others.mean - against.others.mean)}</td>'
+        cells += "".join(_heat(now[s.row][c], then[s.row][c]) for c in chosen)
         look = looks[s.row]
-        lines.append(
-            f'<tr class="series kind-{look.kind}" data-s="s{look.index}"><th scope="row">{key(look)}</th>{cells}</tr>'
-        )
+        lines.append(f'<tr class="series" data-s="s{look.index}"><th scope="row">{key(look)}</th>{cells}</tr>')
     return (
         '<div class="scroll" tabindex="0" role="region" aria-label="Recall of the other classes"><table class="heat">'
-        f'<thead><tr><th scope="col" class="left">method</th>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+        f'<thead><tr><th scope="col" class="left">method</th>{head}</tr></thead><tbody>{"".join(lines)}</tbody>'
+        "</table></div>"
     )
 
 

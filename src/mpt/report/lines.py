@@ -11,6 +11,8 @@ from mpt.report.svg import FONT, Frame, decades, esc, mark, n, path, shortened, 
 NARROW = 360
 _GAP = 15.0
 _MANY_POINTS = 26
+_CROWD = 12
+_BOLD = 8.2
 
 
 @dataclass(frozen=True)
@@ -82,14 +84,15 @@ class Chart:
         """One SVG; with `labels` each curve's name stands at its end."""
         shown = [line for line in self.lines if line.curve.points]
         names = [shortened(line.label) for line in shown]
-        margin = max((width_of(name) for name in names), default=0) + 22 if labels else 12
-        top, bottom = 46.0, height - 48
+        margin = max((width_of(name) for name in names), default=0) + 22 if labels else 18
+        top, bottom = 50.0, height - 48
         bottom = max(bottom, top + _GAP * len(shown)) if labels else bottom
         y_ticks, log = self._y_ticks()
         frame = Frame(width, bottom + 48, 44, width - margin, top, bottom, max(self.last, 1), y_ticks, log)
         x_ticks = ticks(self.last, 10 if width > 600 else 5)
         parts = [frame.axes([t for t in x_ticks if t == int(t)], "round", self.label + (" (log scale)" if log else ""))]
         parts.append(self._departure(frame))
+        crowd = " crowd" if len(shown) > _CROWD else ""
         ends = [frame.y(list(line.curve.points.values())[-1].mean) for line in shown]
         places = spread(ends, _GAP, top, bottom) if labels else ends
         for line, name, end, place in zip(shown, names, ends, places, strict=True):
@@ -103,17 +106,19 @@ class Chart:
         parts.append(f'<path class="cross" d="M0 {n(top)}V{n(bottom)}"/>')
         about = f"{self.label} by round; {self.note}"
         return (
-            f'<svg class="chart lines" viewBox="0 0 {n(width)} {n(frame.height)}" role="img" aria-label="{esc(about)}" '
-            f'tabindex="0" font-size="{FONT}" data-chart="{esc(self.name)}" data-left="{n(frame.left)}" '
-            f'data-right="{n(frame.right)}" data-last="{frame.x_max:g}">{"".join(parts)}</svg>'
+            f'<svg class="chart lines{crowd}" viewBox="0 0 {n(width)} {n(frame.height)}" role="img" '
+            f'aria-label="{esc(about)}" tabindex="0" font-size="{FONT}" data-chart="{esc(self.name)}" '
+            f'data-left="{n(frame.left)}" data-right="{n(frame.right)}" '
+            f'data-last="{frame.x_max:g}">{"".join(parts)}</svg>'
         )
 
     def _departure(self, frame: Frame) -> str:
-        x = frame.x(min(self.depart_at, frame.x_max))
+        x = frame.x(self.depart_at)
         right = x < (frame.left + frame.right) / 2
-        note = shortened(self.note, 40 if frame.width <= NARROW else 60)
-        return f'<path class="departure" d="M{n(x)} {n(frame.top - 10)}V{n(frame.bottom)}"/>' + text(
-            x + (6 if right else -6), frame.top - 3, note, "note", "start" if right else "end"
+        room = (frame.right - x if right else x - frame.left) - 6
+        note = shortened(self.note, int(room / _BOLD))
+        return f'<path class="departure" d="M{n(x)} {n(frame.top - 17)}V{n(frame.bottom)}"/>' + text(
+            x + (6 if right else -6), frame.top - 7, note, "note", "start" if right else "end"
         )
 
     def _curve(self, frame: Frame, line: Line) -> str:

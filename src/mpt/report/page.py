@@ -72,14 +72,15 @@ def render(run: Run) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n<style>\n{style}</style>\n</head>\n<body>\n'
         + "\n".join(section for section in sections if section)
-        + f'\n<script type="application/json" id="data">{data}</script>\n<script>\n{script}</script>\n</body>\n</html>\n'
+        + f'\n<script type="application/json" id="data">{data}</script>\n'
+        + f"<script>\n{script}</script>\n</body>\n</html>\n"
     )
 
 
 def _series_style(looks: Sequence[Look]) -> str:
     light = "".join(f".s{k.index}{{--c:{k.light}}}" for k in looks) + ".drift{--c:#5a6470}.rare-drift{--c:#0b57c4}"
     dark = "".join(f".s{k.index}{{--c:{k.dark}}}" for k in looks) + ".drift{--c:#9ba5b1}.rare-drift{--c:#6ea8ff}"
-    return f"{light}\n@media (prefers-color-scheme: dark) {{{dark}}}\n@media print {{{light}}}\n"
+    return f"{light}\n@media screen and (prefers-color-scheme: dark) {{{dark}}}\n"
 
 
 def _header(run: Run, summaries: Sequence[Summary], looks: Sequence[Look]) -> str:
@@ -111,8 +112,9 @@ def _charts(run: Run, look: dict[Row, Look]) -> dict[str, Chart]:
     f1 = curves(run, lambda m: m.rare_f1)
     distance = curves(run, lambda m: m.prototype_distance)
     space = [d for d in run.diagnostics if not d.method]
+    space = space if any(d.round > run.depart_at for d in space) else []
     drifts = {
-        "drift": ("other classes", curve((d.seed, d.round, d.drift) for d in space)),
+        "drift": ("reference classes", curve((d.seed, d.round, d.drift) for d in space)),
         "rare-drift": (run.rare_name, curve((d.seed, d.round, d.rare_drift) for d in space)),
     }
     alphas: dict[Row, Curve] = {}
@@ -131,7 +133,7 @@ def _charts(run: Run, look: dict[Row, Look]) -> dict[str, Chart]:
         "drift": "Mahalanobis distance",
         "alpha": "alpha",
     }
-    last = last_round(list(f1.values()))
+    last = max(last_round(list(f1.values())), run.depart_at)
     note = f"{run.rare_name} departs after round {run.depart_at}"
     return {
         name: Chart(name, labels[name], mine, run.depart_at, last, note, 1.0 if name in {"f1", "alpha"} else None)
@@ -153,28 +155,29 @@ def _curves(run: Run, look: dict[Row, Look], charts: dict[str, Chart]) -> str:
     band = f"Mean over {len(run.seeds)} seeds; the bands are ± one deviation. " if several else ""
     table = by_round(curves(run, lambda m: m.rare_f1), look, run.depart_at)
     parts = [
-        f"<section><h2>Round by round</h2><p>F1 of {rare} on the test samples. {band}A name switches its row off and on "
-        "all over the page.</p>"
+        f"<section><h2>Round by round</h2><p>F1 of {rare} on the test samples. {band}A name switches its row "
+        "off and on all over the page.</p>"
         f"<figure>{legend(list(look.values()), singles=several)}{charts['f1'].figure(WIDE, 420)}{table}</figure>"
     ]
     if "distance" in charts:
         drawn = {line.key for line in charts["distance"].lines}
         keys = legend([k for k in look.values() if f"s{k.index}" in drawn])
         parts.append(
-            f"<figure><h3>Distance to the prototype of all {rare} samples</h3><p>How far a row’s prototype lies from "
-            "oracle-train’s, which the departed samples themselves would give under the current model. Rows without a "
-            f"prototype are not in it.</p>{keys}{charts['distance'].figure(WIDE, 360)}</figure>"
+            f"<figure><h3>Distance to the prototype of all {rare} samples</h3><p>How far a row&rsquo;s prototype lies "
+            "from oracle-train&rsquo;s, which the departed samples themselves would give under the current model. Rows "
+            f"without a prototype are not in it.</p>{keys}{charts['distance'].figure(WIDE, 360)}</figure>"
         )
     pair = []
     if "drift" in charts:
         pair.append(
-            "<figure><h3>Drift of the feature space</h3><p>How far prototypes have moved since the departure: mean over "
-            f"the reference classes, and {rare} itself.</p>{charts['drift'].figure(HALF, 320)}{_drift_keys(charts)}</figure>"
+            "<figure><h3>Drift of the feature space</h3><p>How far prototypes have moved since the departure: mean "
+            f"over the reference classes, and {rare} itself.</p>{charts['drift'].figure(HALF, 320)}"
+            f"{_drift_keys(charts)}</figure>"
         )
     if "alpha" in charts:
         pair.append(
-            "<figure><h3>Trust in the remaining samples</h3><p>alpha: 0 takes the predicted residual, 1 the one measured "
-            f"on the remaining samples.</p>{charts['alpha'].figure(HALF, 320)}</figure>"
+            "<figure><h3>Trust in the remaining samples</h3><p>alpha: 0 takes the predicted residual, 1 the one "
+            f"measured on the remaining samples.</p>{charts['alpha'].figure(HALF, 320)}</figure>"
         )
     return "".join(parts) + (f'<div class="two">{"".join(pair)}</div>' if pair else "") + "</section>"
 
@@ -191,9 +194,10 @@ def _summary(run: Run, summaries: Sequence[Summary], look: dict[Row, Look]) -> s
     over = "mean ± deviation over seeds; " if len(run.seeds) > 1 else ""
     return (
         "<section><h2>Summary</h2><p>"
-        f"F1, precision and recall are those of {esc(run.rare_name)}; {over}all but the mean after the departure at the "
-        "last evaluated round. Bytes and milliseconds are those of a round after the departure, all vehicles together. "
-        f"A heading sorts.</p>{summary_table(run, summaries, look)}{meanings(run, list(look.values()))}</section>"
+        f"F1, precision and recall are those of {esc(run.rare_name)}; {over}all but the mean after the departure at "
+        "the last evaluated round. Bytes and milliseconds are those of a round after the departure, all "
+        f"vehicles together. A heading sorts.</p>{summary_table(run, summaries, look)}"
+        f"{meanings(run, list(look.values()))}</section>"
     )
 
 
@@ -204,17 +208,15 @@ def _cost(run: Run, summaries: Sequence[Summary], look: dict[Row, Look]) -> str:
     if isinstance(size, int) and size > 0 and isinstance(vehicles, int) and vehicles > 1:
         share = run.config.get("participation", 1.0)
         traffic = 2 * size * max(1.0, (vehicles - 1) * share)
-        told = (
-            f" Beside them stands what FedAvg’s models take, to and from the vehicles that stay: {quantity(traffic)}."
-        )
+        told = f" Beside them: FedAvg&rsquo;s models, to and from the vehicles that stay, {quantity(traffic)}."
     readout = any(s.readout_bytes for s in summaries)
     told = (" Hollow marks add what the readout needs." if readout else "") + told
     after = any(s.mean_f1 for s in summaries)
     what = "Mean F1 after the departure" if after else "F1 at the last evaluated round"
     return (
-        f"<section><h2>Cost against F1</h2><p>{what} against a method’s own bytes a round, on a logarithmic axis with a "
-        f"column for none.{told}</p><figure>"
-        f"{scatter(summaries, [look[s.row] for s in summaries], traffic)}</figure></section>"
+        f"<section><h2>Cost against F1</h2><p>{what} against a method&rsquo;s own bytes a round, on a logarithmic axis "
+        f"with a column for none.{told}</p><figure>"
+        f"{scatter(summaries, look, traffic)}</figure></section>"
     )
 
 
@@ -223,8 +225,8 @@ def _confusions(run: Run, look: dict[Row, Look]) -> str:
         return ""
     rare = esc(run.rare_name)
     return (
-        f"<section><h2>What {rare} is taken for</h2><p>Fractions of {rare}’s test samples by predicted class, all seeds "
-        f"together.</p>{confusions(run, look)}</section>"
+        f"<section><h2>What {rare} is taken for</h2><p>Fractions of {rare}&rsquo;s test samples by predicted class, "
+        f"all seeds together.</p>{confusions(run, look)}</section>"
     )
 
 
@@ -259,8 +261,8 @@ def _settings(run: Run) -> str:
     return (
         f"<section><h2>Settings</h2>{pairs(settings)}<h3>Where the numbers come from</h3>{pairs(known)}{_counts(run)}"
         "<h3>To repeat it</h3><pre>mpt run --config config.toml</pre></section>"
-        "<footer>Made by mpt report from metrics.csv, costs.csv, diagnostics.csv and confusion.csv, which lie beside this "
-        "page.</footer>"
+        "<footer>Made by mpt report from metrics.csv, costs.csv, diagnostics.csv and confusion.csv, which lie beside "
+        "this page.</footer>"
     )
 
 

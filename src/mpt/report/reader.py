@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mpt.report.errors import ReportError
 from mpt.report.csvfile import Line, read_table, read_text
+from mpt.report.errors import ReportError
 
 LARGEST_IMAGE = 2_000_000
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -156,7 +156,7 @@ def _manifest(path: Path) -> dict[str, Any]:
     if not isinstance(classes, list) or len(classes) < 2 or not all(isinstance(name, str) for name in classes):
         raise ReportError(f"{path}: classes should be a list of two names or more")
     rare = manifest.get("rare")
-    if not _is_whole(rare, 0) or rare >= len(classes):
+    if not _is_whole(rare, 0) or rare not in range(len(classes)):
         raise ReportError(f"{path}: rare is {rare!r}, should be the index of a class, from 0 to {len(classes) - 1}")
     return manifest
 
@@ -179,14 +179,14 @@ def _metrics(path: Path, rounds: int) -> tuple[Metric, ...]:
     metrics: dict[tuple[int, int, Row], Metric] = {}
     for line in read_table(path, ("seed", "round", "method", "readout", *_SCORES, *others)):
         metric = Metric(
-            line.whole("seed"),
-            line.whole("round", least=1, below=rounds + 1),
-            _row(line),
-            *(line.number_of(column, most=1.0) for column in _SCORES),
-            line.number_of("prototype_distance", may_be_empty=True),
-            line.whole("bytes_up"),
-            line.whole("bytes_down"),
-            line.number_of("seconds"),
+            seed=line.whole("seed"),
+            round=line.whole("round", least=1, below=rounds + 1),
+            row=_row(line),
+            prototype_distance=line.number_of("prototype_distance", may_be_empty=True),
+            bytes_up=line.whole("bytes_up"),
+            bytes_down=line.whole("bytes_down"),
+            seconds=line.number_of("seconds"),
+            **{column: line.number_of(column, most=1.0) for column in _SCORES},
         )
         key = (metric.seed, metric.round, metric.row)
         if key in metrics:
@@ -211,10 +211,10 @@ def _diagnostics(path: Path) -> tuple[Diagnostic, ...]:
     numbers = ("alpha", "drift", "rare_drift")
     return tuple(
         Diagnostic(
-            line.whole("seed"),
-            line.whole("round", least=1),
-            line.text("method"),
-            *(line.number_of(column, may_be_empty=True) for column in numbers),
+            seed=line.whole("seed"),
+            round=line.whole("round", least=1),
+            method=line.text("method"),
+            **{column: line.number_of(column, may_be_empty=True) for column in numbers},
         )
         for line in read_table(path, ("seed", "round", "method", *numbers))
     )

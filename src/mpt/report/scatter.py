@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mpt.report.lines import NARROW
 from mpt.report.numbers import Summary
+from mpt.report.reader import Row
 from mpt.report.rows import Look
 from mpt.report.svg import FONT, Frame, esc, mark, n, shortened, text, ticks, width_of
 from mpt.report.words import quantity, score
@@ -34,12 +35,12 @@ class Axis:
     @property
     def start(self) -> float:
         """Where the logarithmic part begins."""
-        return self.left + (0.13 * (self.right - self.left) if self.zero else 0)
+        return self.left + (max(76, 0.16 * (self.right - self.left)) if self.zero else 0)
 
     def x(self, value: float) -> float:
         """Of a number of bytes."""
         if value <= 0:
-            return self.left + 0.4 * (self.start - self.left)
+            return self.left + 0.36 * (self.start - self.left)
         return self.start + (self.right - self.start) * (math.log10(value) - self.low) / (self.high - self.low)
 
     def draw(self, frame: Frame) -> str:
@@ -51,16 +52,18 @@ class Axis:
             parts.append(f'<path class="rule" d="M{n(x)} {n(frame.top)}V{n(frame.bottom)}"/>')
             parts.append(text(x, frame.bottom + 18, quantity(10.0**power).replace(".0", ""), "tick", "middle"))
         if self.zero:
-            x = (self.left + self.start) / 2 + 0.3 * (self.start - self.left)
+            x = self.left + 0.78 * (self.start - self.left)
             parts.append(f'<path class="break" d="M{n(x)} {n(frame.top)}V{n(frame.bottom)}"/>')
             parts.append(text(self.x(0), frame.bottom + 18, "0", "tick", "middle"))
         return "".join(parts)
 
 
-def scatter(summaries: Sequence[Summary], looks: Sequence[Look], traffic: float | None) -> str:
-    """The two drawings: for a wide screen and for a phone."""
-    wide = _draw(summaries, looks, traffic, 1040, 440)
-    narrow = _draw(summaries, looks, traffic, NARROW, 380)
+def scatter(summaries: Sequence[Summary], looks: dict[Row, Look], traffic: float | None) -> str:
+    """The two drawings: for a wide screen and for a phone. Labels find their place in the order of F1, mpt's first."""
+    ordered = sorted(summaries, key=lambda s: (s.row.method != "mpt", -s.f1))
+    mine = [looks[s.row] for s in ordered]
+    wide = _draw(ordered, mine, traffic, 1040, 440)
+    narrow = _draw(ordered, mine, traffic, NARROW, 380)
     return f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
 
 
@@ -68,17 +71,20 @@ def _draw(
     summaries: Sequence[Summary], looks: Sequence[Look], traffic: float | None, width: float, height: float
 ) -> str:
     own = [s.bytes_up + s.bytes_down for s in summaries]
-    whole = [b + (s.readout_bytes or 0) for b, s in zip(own, summaries, strict=True)]
+    readouts = [0.0 if k.kind == "reference" else s.readout_bytes or 0.0 for s, k in zip(summaries, looks, strict=True)]
+    whole = [b + r for b, r in zip(own, readouts, strict=True)]
     y_ticks = tuple(ticks(max(*(s.f1 for s in summaries), 0.05)))
-    frame = Frame(width, height, 44, width - 20, 46, height - 48, 1, y_ticks)
+    frame = Frame(width, height, 44, width - 28, 46, height - 48, 1, y_ticks)
     axis = Axis.around([*own, *whole, *([traffic] if traffic else [])], frame.left, frame.right)
-    parts = [frame.axes([], "bytes a round, up and down, all vehicles together", "mean F1 after the departure")]
+    after = any(s.mean_f1 is not None for s in summaries)
+    y_label = "mean F1 after the departure" if after else "F1 at the last evaluated round"
+    parts = [frame.axes([], "bytes a round, up and down, all vehicles together", y_label)]
     parts.append(axis.draw(frame))
     taken: list[Box] = []
     if traffic:
         x = axis.x(traffic)
         parts.append(f'<path class="departure" d="M{n(x)} {n(frame.top)}V{n(frame.bottom)}"/>')
-        note = "FedAvg’s models"
+        note = "FedAvg's models"
         right = x + width_of(note) + 8 < frame.right
         parts.append(text(x + (6 if right else -6), frame.top - 4, note, "note", "start" if right else "end"))
     points = [(axis.x(b), frame.y(s.f1)) for b, s in zip(own, summaries, strict=True)]
@@ -93,7 +99,7 @@ def _draw(
         box = _place(x, y, width_of(name), taken, frame)
         taken.append(box)
         about = f"{look.label}: F1 {score(summary.f1)}, {quantity(summary.bytes_up + summary.bytes_down)} a round"
-        if summary.readout_bytes:
+        if end > x + 1 and summary.readout_bytes:
             about += f", and {quantity(summary.readout_bytes)} for its readout"
         parts.append(f'<g class="series point s{look.index}" data-s="s{look.index}"><title>{esc(about)}</title>')
         if end > x + 1:
@@ -118,10 +124,16 @@ def _place(x: float, y: float, width: float, taken: Sequence[Box], frame: Frame)
             dx, dy = math.cos(math.radians(angle)), math.sin(math.radians(angle))
             middle = x + dx * (9 + width / 2 + radius), y + dy * (_LINE + 1 + radius)
             box = (middle[0] - width / 2, middle[1] - _LINE / 2, middle[0] + width / 2, middle[1] + _LINE / 2)
-            if box[0] < 2 or box[2] > frame.width - 2 or box[1] < frame.top - 4 or box[3] > frame.bottom - 1:
+            if (
+                box[0] < frame.left + 3
+                or box[2] > frame.width - 2
+                or box[1] < frame.top - 4
+                or box[3] > frame.bottom - 1
+            ):
                 continue
             overlap = sum(
-                max(0.0, min(box[2], b[2]) - max(box[0], b[0])) * max(0.0, min(box[3], b[3]) - max(box[1], b[1]))
+                max(0.0, min(box[2] + 3, b[2]) - max(box[0] - 3, b[0]))
+                * max(0.0, min(box[3], b[3]) - max(box[1], b[1]))
                 for b in taken
             )
             if overlap < least:

@@ -10,23 +10,21 @@ from mpt.report.svg import esc
 from mpt.report.words import quantity, score, signed
 
 _COLUMNS = (
-    ("row", "method", ""),
-    ("text", "readout", "how features are recognised, given the prototypes"),
-    ("text", "training", "which training's model the method reads"),
+    ("row", "method", "with the readout, and the training whose model it reads"),
     ("", "F1, mean after departure", "over the evaluated rounds after the departure"),
     ("", "F1, last round", "at the last evaluated round"),
-    ("", "− mpt", "mean F1 after the departure less mpt's, paired by seed, with a 95% interval"),
+    ("", "against mpt", "mean F1 after the departure less mpt's, paired by seed, with a 95% interval"),
     ("", "precision", "of the rare class, at the last evaluated round"),
     ("", "recall", "of the rare class, at the last evaluated round"),
     ("", "balanced accuracy", "mean recall over all classes, at the last evaluated round"),
     (
         "",
-        "others’ accuracy",
+        "others' accuracy",
         "others_accuracy: mean recall over all classes but the rare one, at the last evaluated round",
     ),
     ("", "bytes up", "bytes from the vehicles to the server a round, all vehicles together"),
     ("", "bytes down", "bytes from the server to the vehicles a round, all vehicles together"),
-    ("", "readout’s bytes", "bytes a round that the readout needs beyond the method"),
+    ("", "readout's bytes", "bytes a round that the readout needs beyond the method"),
     ("", "ms", "milliseconds a round, vehicles and server"),
 )
 
@@ -39,8 +37,8 @@ def summary_table(run: Run, summaries: Sequence[Summary], looks: dict[Row, Look]
         i
         for i, (_, name, _) in enumerate(_COLUMNS)
         if not (
-            (name == "− mpt" and (mpt is None or len(summaries) == 1))
-            or (name == "readout’s bytes" and not bytes_known)
+            (name == "against mpt" and (mpt is None or len(summaries) == 1))
+            or (name == "readout's bytes" and not bytes_known)
         )
     ]
     head = "".join(_heading(*_COLUMNS[i]) for i in kept)
@@ -51,7 +49,7 @@ def summary_table(run: Run, summaries: Sequence[Summary], looks: dict[Row, Look]
             lines = []
             for s in sorted(mine, key=lambda s: -s.f1):
                 cells = _cells(run, s, looks[s.row], mpt)
-                kind = looks[s.row].kind
+                kind = looks[s.row].kind + (" is-mpt" if s.row.method == "mpt" else "")
                 content = "".join(cells[i] for i in kept)
                 lines.append(f'<tr class="series kind-{kind}" data-s="s{looks[s.row].index}">{content}</tr>')
             title = f'<tr class="group"><th colspan="{len(kept)}" scope="rowgroup"><span>{name}</span></th></tr>'
@@ -75,12 +73,11 @@ def _cells(run: Run, s: Summary, look: Look, mpt: Summary | None) -> list[str]:
     if gap is not None and gap.half is not None:
         against += f' <span class="sd">± {score(gap.half)}</span>'
     training = training_of(run, s.row.method)
+    reads = f"{s.row.readout} readout" + (f", {training}" if training else "")
     ms = f"{s.milliseconds:.1f}" if s.milliseconds < 99.95 else f"{s.milliseconds:,.0f}"
     extra = DASH if s.readout_bytes is None else quantity(s.readout_bytes)
     return [
-        f'<th scope="row" data-v="{esc(look.label)}">{key(look)}</th>',
-        f'<td class="left">{esc(s.row.readout)}</td>',
-        f'<td class="left">{esc(training or DASH)}</td>',
+        f'<th scope="row" data-v="{esc(look.label)}">{key(look)}<small>{esc(reads)}</small></th>',
         cell(with_deviation(s.mean_f1), s.mean_f1 and s.mean_f1.mean, "main"),
         cell(with_deviation(s.last_f1), s.last_f1.mean),
         cell(against, None if gap is None else gap.mean, "clear" if gap is not None and gap.clear else ""),

@@ -144,5 +144,5 @@ class Frame:
             if tick <= self.x_max:
                 parts.append(text(self.x(tick), self.bottom + 18, f"{tick:g}", "tick", "middle"))
         parts.append(text(self.right, self.bottom + 36, x_label, "tick", "end"))
-        parts.append(text(0, self.top - 22, y_label, "tick"))
+        parts.append(text(0, self.top - 28, y_label, "tick"))
         return "".join(parts)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mpt.report.numbers import Summary, difference, uneven
-from mpt.report.reader import Run
+from mpt.report.reader import Row, Run
 from mpt.report.rows import Look, kind_of
 
 SEED_NOISE = 0.05
@@ -39,7 +39,7 @@ def listed(names: Sequence[str]) -> str:
 def title(run: Run) -> str:
     """Truck departed after round 15."""
     name = run.rare_name
-    plain = name.replace(" ", "").replace("-", "").isalpha()
+    plain = name[:1].isalpha() and name.replace(" ", "").replace("-", "").isalnum()
     subject = name[:1].upper() + name[1:] if plain else f"Class {name}"
     reached = max(m.round for m in run.metrics) >= run.depart_at
     return f"{subject} {'departed' if reached else 'departs'} after round {run.depart_at}"
@@ -66,7 +66,7 @@ def _levels(run: Run, first: dict[str, Summary]) -> str:
     """The softmax head, mpt, and what tracking could reach at best."""
     parts = []
     if "fedavg" in first:
-        f1 = score(first["fedavg"].f1, 2)
+        f1 = score(first["fedavg"].f1)
         parts.append(f"the softmax head (fedavg) recognises {run.rare_name} with F1 {f1} on average")
     if "mpt" in first:
         mpt, best = first["mpt"], first.get("oracle-train")
@@ -79,24 +79,25 @@ def _levels(run: Run, first: dict[str, Summary]) -> str:
     return f"After the departure, {', '.join(parts)}."
 
 
-def _ranking(run: Run, rivals: Sequence[Summary], mpt: Summary | None, label: dict[object, str]) -> str:
+def _ranking(run: Run, rivals: Sequence[Summary], mpt: Summary | None, label: dict[Row, str]) -> str:
     """Which of the methods that need no oracle is the best, and by how much."""
     best, count = rivals[0], len(rivals)
+    what = "methods" if count == len({s.row.method for s in rivals}) else "rows"
     if best.f1 < 0.0005:
-        return f"None of the {count} rows that need no oracle recognises {run.rare_name} any more."
+        return f"None of the {count} {what} that need no oracle recognises {run.rare_name} any more."
     if count == 1:
         return f"{label[best.row]} recognises {run.rare_name} with F1 {score(best.f1)} on average after the departure."
     other = rivals[1] if mpt is None or best is mpt else mpt
     gap = difference(best, other)
     level = gap is not None and abs(gap.mean) < 0.0005
     if level:
-        text = f"Of the {count} rows that need no oracle, {label[best.row]} and {label[other.row]} are level"
+        text = f"Of the {count} {what} that need no oracle, {label[best.row]} and {label[other.row]} are level"
         return f"{text} at {score(best.f1)}."
     if mpt is None or best is mpt:
-        text = f"Of the {count} rows that need no oracle, {label[best.row]} has the highest mean F1"
+        text = f"Of the {count} {what} that need no oracle, {label[best.row]} has the highest mean F1"
         text += f"{f', {score(best.f1)}' if mpt is None else ''}, ahead of {label[other.row]} ({score(other.f1)})"
     else:
-        text = f"Of the {count} rows that need no oracle, the best is not mpt but {label[best.row]}, {score(best.f1)}"
+        text = f"Of the {count} {what} that need no oracle, the best is not mpt but {label[best.row]}, {score(best.f1)}"
     if gap is None:
         return f"{text}; the two share no seed."
     if gap.half is None:
@@ -114,8 +115,8 @@ def notes(run: Run, summaries: Sequence[Summary]) -> list[str]:
     if not run.finished:
         reached = max(m.round for m in run.metrics)
         found.append(
-            f"This run is unfinished: evaluated up to round {reached} of {run.rounds}, with {len(run.seeds)} of {planned} "
-            "seeds begun. The same mpt run command goes on with it; the numbers below are those so far."
+            f"This run is unfinished: evaluated up to round {reached} of {run.rounds}, with {len(run.seeds)} of "
+            f"{planned} seeds begun. The same mpt run command goes on with it; the numbers below are those so far."
         )
     if uneven(run):
         found.append("Not all rows have the same seeds and rounds, so their averages are over different ones.")
