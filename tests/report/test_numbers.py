@@ -79,19 +79,19 @@ def test_a_verdict_in_favour(tmp_path):
     assert text == (
         "After the departure, the softmax head (fedavg) recognises truck with F1 .005 on average, mpt with .400, which "
         "is 80% of oracle-train\N{RIGHT SINGLE QUOTATION MARK}s .500. Of the 3 methods that need no oracle, mpt has "
-        "the highest mean F1, ahead of ldc (.225), by .175 ± .318 (95% interval, 2 paired seeds), which does not tell "
+        "the highest mean F1, ahead of ldc (.225) by .175 ± .318 (95% interval, 2 paired seeds), which does not tell "
         "them apart."
     )
 
 
 def test_a_verdict_against(tmp_path):
     text = sentences(run_of(tmp_path, {**F1, "ldc": [(0.5, 0.6, 0.5, 0.4), (0.5, 0.6, 0.6, 0.5)]}))
-    assert "the best is not mpt but ldc, .500, by .100 ± .000 (95% interval, 2 paired seeds)." in text
+    assert "the best is not mpt but ldc (.500), ahead of it by .100 ± .000 (95% interval, 2 paired seeds)." in text
 
 
 def test_a_verdict_on_one_seed(tmp_path):
     run = run_of(tmp_path, {name: values[:1] for name, values in F1.items()} | {"ldc": [(0.5, 0.6, 0.4, 0.28)]})
-    assert "ahead of ldc (.340), by .010 (one seed; between seeds F1 often moves by .02 to .05)." in sentences(run)
+    assert "ahead of ldc (.340) by .010 (one seed; between seeds F1 often moves by .02 to .05)." in sentences(run)
     assert any("One seed" in note for note in notes(run, summarize(run)))
 
 

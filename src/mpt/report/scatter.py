@@ -138,6 +138,6 @@ def _place(x: float, y: float, width: float, taken: Sequence[Box], frame: Frame)
             )
             if overlap < least:
                 best, least = box, overlap
-            if overlap <= 0:
+            if overlap < 1e-6:
                 return box
     return best

@@ -95,16 +95,19 @@ def _ranking(run: Run, rivals: Sequence[Summary], mpt: Summary | None, label: di
         return f"{text} at {score(best.f1)}."
     if mpt is None or best is mpt:
         text = f"Of the {count} {what} that need no oracle, {label[best.row]} has the highest mean F1"
-        text += f"{f', {score(best.f1)}' if mpt is None else ''}, ahead of {label[other.row]} ({score(other.f1)})"
+        text += f"{f' ({score(best.f1)})' if mpt is None else ''}, ahead of {label[other.row]} ({score(other.f1)})"
     else:
-        text = f"Of the {count} {what} that need no oracle, the best is not mpt but {label[best.row]}, {score(best.f1)}"
+        text = (
+            f"Of the {count} {what} that need no oracle, the best is not mpt but {label[best.row]} ({score(best.f1)}),"
+        )
+        text += " ahead of it"
     if gap is None:
         return f"{text}; the two share no seed."
     if gap.half is None:
         small = abs(gap.mean) < SEED_NOISE
         hint = f" (one seed; between seeds F1 often moves by .02 to {score(SEED_NOISE, 2)})" if small else " (one seed)"
-        return f"{text}, by {score(gap.mean)}{hint}."
-    interval = f"{text}, by {score(gap.mean)} ± {score(gap.half)} (95% interval, {gap.seeds} paired seeds)"
+        return f"{text} by {score(gap.mean)}{hint}."
+    interval = f"{text} by {score(gap.mean)} ± {score(gap.half)} (95% interval, {gap.seeds} paired seeds)"
     return f"{interval}." if gap.clear else f"{interval}, which does not tell them apart."
 
 
