@@ -62,7 +62,12 @@ def write(path, header, rows):
 def png(height=120, width=200, seed=0):
     """A real image of noise, made without Pillow."""
     pixels = np.random.default_rng(seed).integers(0, 255, (height // 10, width // 10, 3), dtype=np.uint8)
-    pixels = pixels.repeat(10, axis=0).repeat(10, axis=1)
+    return encoded(pixels.repeat(10, axis=0).repeat(10, axis=1))
+
+
+def encoded(pixels):
+    """(H, W, 3) as PNG."""
+    height, width, _ = pixels.shape
     raw = b"".join(b"\0" + row.tobytes() for row in pixels)
 
     def chunk(kind, data):

@@ -1,6 +1,7 @@
 """The page's numbers, computed by hand, and its sentences."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -87,6 +88,16 @@ def test_a_verdict_in_favour(tmp_path):
 def test_a_verdict_against(tmp_path):
     text = sentences(run_of(tmp_path, {**F1, "ldc": [(0.5, 0.6, 0.5, 0.4), (0.5, 0.6, 0.6, 0.5)]}))
     assert "the best is not mpt but ldc (.500), ahead of it by .100 ± .000 (95% interval, 2 paired seeds)." in text
+
+
+def test_a_verdict_names_what_the_other_classes_pay(tmp_path):
+    run = run_of(tmp_path, {**F1, "fedlc": [(0.5, 0.6, 0.5, 0.4), (0.5, 0.6, 0.6, 0.5)]})
+    assert "pay for it" not in sentences(run)
+    lower = tuple(m._replace(others_accuracy=0.1) if m.row.method == "fedlc" else m for m in run.metrics)
+    assert "not mpt but fedlc (.500), ahead of it by .100" in sentences(replace(run, metrics=lower))
+    assert "their mean recall is .100 against .700 with mpt at the last round." in sentences(
+        replace(run, metrics=lower)
+    )
 
 
 def test_a_verdict_on_one_seed(tmp_path):

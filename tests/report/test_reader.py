@@ -4,11 +4,12 @@ import json
 import math
 import re
 
+import numpy as np
 import pytest
 
 from mpt.report import ReportError, write_report
 from mpt.report.reader import Row, read_run
-from tests.report.samples import METRICS, write_run
+from tests.report.samples import METRICS, encoded, write_run
 
 
 @pytest.fixture
@@ -63,6 +64,34 @@ def test_an_empty_cell_and_nan_are_no_distance(folder):
         lines[i] = ",".join(cells)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert "Distance to the prototype" not in write_report(folder).read_text(encoding="utf-8")
+
+
+def test_what_a_method_of_ones_own_notes_does_not_stop_the_page(folder):
+    replace(folder / "diagnostics.csv", "0,20,mpt,0", "0,20,mpt,-7")
+    replace(
+        folder / "manifest.json", '"mpt": "0.1.0"', '"mpt": "0.1.0", "method_files": {"a.py:A": "12ab"}, "none": {}'
+    )
+    page = write_report(folder).read_text(encoding="utf-8")
+    assert "Trust in the remaining" not in page
+    assert "<dd>a.py:A: 12ab</dd>" in page
+
+
+def test_accuracies_of_no_other_class_are_dashes(folder):
+    path = folder / "metrics.csv"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    column = METRICS.index("others_accuracy")
+    cells = [line.split(",") for line in lines[1:]]
+    path.write_text("\n".join([lines[0], *(",".join([*c[:column], "", *c[column + 1 :]]) for c in cells)]) + "\n")
+    assert '<td data-v="">\N{EN DASH}</td>' in write_report(folder).read_text(encoding="utf-8")
+
+
+def test_a_large_image_gets_fewer_colours(folder):
+    pytest.importorskip("PIL")
+    noise = np.random.default_rng(0).integers(0, 255, (200, 200, 3), dtype=np.uint8)
+    (folder / "samples.png").write_bytes(encoded(noise))
+    before = len((folder / "samples.png").read_bytes())
+    assert before > 100_000
+    assert len(read_run(folder).image) < 0.7 * before
 
 
 @pytest.mark.parametrize("name", ["metrics.csv", "config.toml", "manifest.json"])

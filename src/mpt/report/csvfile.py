@@ -35,8 +35,10 @@ class Line:
             raise self.error(f"{column} is {value}, should be {limits}")
         return value
 
-    def number_of(self, column: str, *, most: float = math.inf, may_be_empty: bool = False) -> float:
-        """A number from 0 to `most`; NaN for an empty cell where that may be."""
+    def number_of(
+        self, column: str, *, least: float = 0.0, most: float = math.inf, may_be_empty: bool = False
+    ) -> float:
+        """A number from `least` to `most`; NaN for an empty cell where that may be."""
         cell = self.cells[column]
         if may_be_empty and cell.strip().lower() in {"", "nan"}:
             return math.nan
@@ -44,8 +46,9 @@ class Line:
             value = float(cell)
         except ValueError:
             raise self.error(f"{column} is {cell!r}, should be a number") from None
-        if not math.isfinite(value) or not 0 <= value <= most:
-            limits = "a finite number of at least 0" if most == math.inf else f"from 0 to {most:g}"
+        if not math.isfinite(value) or not least <= value <= most:
+            limits = f"a finite number from {least:g} on" if most == math.inf else f"from {least:g} to {most:g}"
+            limits = "a finite number" if least == -math.inf else limits
             raise self.error(f"{column} is {cell}, should be {limits}")
         return value
 

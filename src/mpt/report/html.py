@@ -1,5 +1,6 @@
 """Pieces of HTML that several sections share."""
 
+import math
 from collections.abc import Sequence
 
 from mpt.report.numbers import Stat
@@ -47,7 +48,8 @@ def with_deviation(value: Stat | None, digits: int = 3) -> str:
 def cell(shown: str, value: float | None, classes: str = "") -> str:
     """A cell of a sortable table; `shown` is HTML."""
     named = f' class="{classes}"' if classes else ""
-    return f'<td{named} data-v="{"" if value is None else f"{value:.9g}"}">{shown}</td>'
+    sorted_by = "" if value is None or math.isnan(value) else f"{value:.9g}"
+    return f'<td{named} data-v="{sorted_by}">{shown}</td>'
 
 
 def pairs(items: Sequence[tuple[str, str]]) -> str:

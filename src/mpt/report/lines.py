@@ -114,8 +114,8 @@ class Chart:
 
     def _departure(self, frame: Frame) -> str:
         x = frame.x(self.depart_at)
-        right = x < (frame.left + frame.right) / 2
-        room = (frame.right - x if right else x - frame.left) - 6
+        right = x < frame.width / 2
+        room = (frame.width - x if right else x) - 6
         note = shortened(self.note, int(room / _BOLD))
         return f'<path class="departure" d="M{n(x)} {n(frame.top - 17)}V{n(frame.bottom)}"/>' + text(
             x + (6 if right else -6), frame.top - 7, note, "note", "start" if right else "end"

@@ -91,7 +91,7 @@ def _header(run: Run, summaries: Sequence[Summary], looks: Sequence[Look]) -> st
     if isinstance(run.manifest.get("vehicles"), int):
         facts.append(f"{run.manifest['vehicles']} vehicles")
     if isinstance(share, int | float):
-        kept = f", {_range(counts)} samples" if counts else ""
+        kept = f", {_range(counts)} sample{'' if counts == [1] else 's'}" if counts else ""
         facts.append(f"{100 * share:g}% of {run.rare_name} remain{kept}")
     facts.append(f"{run.rounds} rounds")
     facts.append("1 seed" if len(run.seeds) == 1 else f"{len(run.seeds)} seeds")
@@ -119,8 +119,9 @@ def _charts(run: Run, look: dict[Row, Look]) -> dict[str, Chart]:
     }
     alphas: dict[Row, Curve] = {}
     for row in look:
-        if row.method not in {other.method for other in alphas}:
-            alphas[row] = curve((d.seed, d.round, d.alpha) for d in run.diagnostics if d.method == row.method)
+        noted = [d for d in run.diagnostics if d.method == row.method]
+        if row.method not in {other.method for other in alphas} and not any(d.alpha < 0 or d.alpha > 1 for d in noted):
+            alphas[row] = curve((d.seed, d.round, d.alpha) for d in noted)
     lines = {
         "f1": _lines(f1, look),
         "distance": _lines(distance, look),
@@ -257,7 +258,8 @@ def _samples(run: Run) -> str:
 
 def _settings(run: Run) -> str:
     settings = [(key, _plain(value)) for key, value in run.config.items()]
-    known = [(k, _plain(v)) for k, v in run.manifest.items() if k not in {"classes", "rare", "counts", "finished"}]
+    apart = {"classes", "rare", "counts", "finished"}
+    known = [(k, _plain(v)) for k, v in run.manifest.items() if k not in apart and v not in ([], {})]
     return (
         f"<section><h2>Settings</h2>{pairs(settings)}<h3>Where the numbers come from</h3>{pairs(known)}{_counts(run)}"
         "<h3>To repeat it</h3><pre>mpt run --config config.toml</pre></section>"
@@ -283,6 +285,8 @@ def _counts(run: Run) -> str:
 def _plain(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_plain, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{k}: {_plain(v)}" for k, v in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "not known" if value is None else f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)

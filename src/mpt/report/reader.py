@@ -1,6 +1,8 @@
 """The files of a run, read and checked: what `mpt run --out DIR` leaves in DIR."""
 
 import base64
+import importlib
+import io
 import json
 import math
 import tomllib
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 from mpt.report.csvfile import Line, read_table, read_text
 from mpt.report.errors import ReportError
 
-LARGEST_IMAGE = 2_000_000
+LARGE_IMAGE, LARGEST_IMAGE = 60_000, 2_000_000
 _PNG = b"\x89PNG\r\n\x1a\n"
 _T = TypeVar("_T")
 
@@ -28,7 +30,7 @@ class Row(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """One line of `metrics.csv`; the distance is NaN where there is none."""
+    """One line of `metrics.csv`; the distance and the others' accuracy are NaN where there are none."""
 
     seed: int
     round: int
@@ -165,7 +167,7 @@ def _is_whole(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-_SCORES = ("rare_f1", "rare_precision", "rare_recall", "accuracy", "balanced_accuracy", "others_accuracy")
+_SCORES = ("rare_f1", "rare_precision", "rare_recall", "accuracy", "balanced_accuracy")
 
 
 def _row(line: Line) -> Row:
@@ -175,7 +177,7 @@ def _row(line: Line) -> Row:
 
 
 def _metrics(path: Path, rounds: int) -> tuple[Metric, ...]:
-    others = ("prototype_distance", "bytes_up", "bytes_down", "messages", "seconds")
+    others = ("others_accuracy", "prototype_distance", "bytes_up", "bytes_down", "messages", "seconds")
     metrics: dict[tuple[int, int, Row], Metric] = {}
     for line in read_table(path, ("seed", "round", "method", "readout", *_SCORES, *others)):
         metric = Metric(
@@ -186,6 +188,7 @@ def _metrics(path: Path, rounds: int) -> tuple[Metric, ...]:
             bytes_up=line.whole("bytes_up"),
             bytes_down=line.whole("bytes_down"),
             seconds=line.number_of("seconds"),
+            others_accuracy=line.number_of("others_accuracy", most=1.0, may_be_empty=True),
             **{column: line.number_of(column, most=1.0) for column in _SCORES},
         )
         key = (metric.seed, metric.round, metric.row)
@@ -214,7 +217,7 @@ def _diagnostics(path: Path) -> tuple[Diagnostic, ...]:
             seed=line.whole("seed"),
             round=line.whole("round", least=1),
             method=line.text("method"),
-            **{column: line.number_of(column, may_be_empty=True) for column in numbers},
+            **{column: line.number_of(column, least=-math.inf, may_be_empty=True) for column in numbers},
         )
         for line in read_table(path, ("seed", "round", "method", *numbers))
     )
@@ -231,14 +234,27 @@ def _confusion(path: Path, classes: int) -> dict[tuple[Row, int], NDArray[np.int
 
 
 def _image(path: Path) -> str | None:
-    """A data URI; None for an image that would make the page too large."""
+    """A data URI, of fewer colours where the image is large; None for one that would make the page too large."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ReportError(f"{path}: cannot be read ({error.strerror}), should be a PNG image") from None
     if not data.startswith(_PNG) or b"IEND" not in data[-12:]:
         raise ReportError(f"{path}: is no whole PNG image, should be one or not be there")
+    if len(data) > LARGE_IMAGE:
+        data = _of_fewer_colours(data)
     return None if len(data) > LARGEST_IMAGE else "data:image/png;base64," + base64.b64encode(data).decode("ascii")
+
+
+def _of_fewer_colours(data: bytes) -> bytes:
+    """The image with 256 colours where Pillow is there and that helps, or else as it is."""
+    try:
+        pillow = importlib.import_module("PIL.Image")
+        smaller = io.BytesIO()
+        pillow.open(io.BytesIO(data)).convert("RGB").quantize(256).save(smaller, "PNG", optimize=True)
+    except (ImportError, OSError, ValueError):
+        return data
+    return min(data, smaller.getvalue(), key=len)
 
 
 def known(value: float) -> bool:
