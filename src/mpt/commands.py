@@ -1,4 +1,4 @@
-"""The command line: `mpt run`, `mpt methods`, `mpt datasets`."""
+"""The command line: `mpt run`, `mpt report`, `mpt methods`, `mpt datasets`."""
 
 import inspect
 import sys
@@ -113,6 +113,23 @@ def _signature() -> inspect.Signature:
 
 _run.__signature__ = _signature()  # type: ignore[attr-defined]
 app.command("run")(_run)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="folder that mpt run --out has written")],
+    show_it: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False,
+) -> None:
+    """Make DIR/report.html, one page that needs no network."""
+    from mpt.report import ReportError, write_report
+
+    try:
+        page = write_report(folder)
+    except ReportError as error:
+        raise click.UsageError(str(error)) from error
+    click.echo(f"written: {page}")
+    if show_it:
+        typer.launch(page.resolve().as_uri())
 
 
 @app.command()

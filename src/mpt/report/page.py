@@ -1,0 +1,292 @@
+"""`write_report`: the page, put together from its sections."""
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from mpt.report.classes import MOST_COLUMNS, confusions, moments, others_table
+from mpt.report.errors import ReportError
+from mpt.report.html import legend, pairs
+from mpt.report.lines import Chart, Line, last_round
+from mpt.report.numbers import Curve, Summary, curve, curves, summarize
+from mpt.report.reader import Row, Run, read_run
+from mpt.report.rows import Look, looks
+from mpt.report.scatter import scatter
+from mpt.report.summary import by_round, meanings, summary_table
+from mpt.report.svg import esc
+from mpt.report.words import notes, quantity, title, verdict
+
+WIDE = 1040
+HALF = 500
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+
+def write_report(folder: Path) -> Path:
+    """Make `report.html` from the files of a run under `folder`; its path.
+
+    Raises `ReportError` where a file is missing or broken; an older page then stays as it is.
+    """
+    page, path = render(read_run(folder)), folder / "report.html"
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, suffix=".tmp", delete=False) as file:
+            temporary = Path(file.name)
+            file.write(page)
+        temporary.chmod(0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        raise ReportError(
+            f"{path}: cannot be written ({error.strerror}), should be a file in a folder of yours"
+        ) from None
+    return path
+
+
+def render(run: Run) -> str:
+    """The page as text; the same run gives the same page."""
+    look = looks(run.rows)
+    summaries = summarize(run)
+    charts = _charts(run, look)
+    sections = [
+        _header(run, summaries, list(look.values())),
+        _curves(run, look, charts),
+        _summary(run, summaries, look),
+        _cost(run, summaries, look),
+        _confusions(run, look),
+        _others(run, summaries, look),
+        _samples(run),
+        _settings(run),
+    ]
+    data = json.dumps({name: chart.values() for name, chart in charts.items()}, separators=(",", ":"))
+    data = data.replace("<", "\\u003c").replace("&", "\\u0026")
+    resources = files("mpt.report")
+    style = (resources / "page.css").read_text(encoding="utf-8") + _series_style(list(look.values()))
+    script = (resources / "page.js").read_text(encoding="utf-8")
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{esc(title(run))} · MPT</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n<style>\n{style}</style>\n</head>\n<body>\n'
+        + "\n".join(section for section in sections if section)
+        + f'\n<script type="application/json" id="data">{data}</script>\n'
+        + f"<script>\n{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _series_style(looks: Sequence[Look]) -> str:
+    light = "".join(f".s{k.index}{{--c:{k.light}}}" for k in looks) + ".drift{--c:#5a6470}.rare-drift{--c:#0b57c4}"
+    dark = "".join(f".s{k.index}{{--c:{k.dark}}}" for k in looks) + ".drift{--c:#9ba5b1}.rare-drift{--c:#6ea8ff}"
+    return f"{light}\n@media screen and (prefers-color-scheme: dark) {{{dark}}}\n"
+
+
+def _header(run: Run, summaries: Sequence[Summary], looks: Sequence[Look]) -> str:
+    remaining = run.manifest.get("remaining_samples")
+    counts = sorted(set(remaining)) if isinstance(remaining, list) and remaining else []
+    share = run.config.get("remaining")
+    facts = [f"{run.config.get('dataset', '')}, {len(run.classes)} classes", str(run.config.get("backbone", ""))]
+    if isinstance(run.manifest.get("vehicles"), int):
+        facts.append(f"{run.manifest['vehicles']} vehicles")
+    if isinstance(share, int | float):
+        kept = f", {_range(counts)} sample{'' if counts == [1] else 's'}" if counts else ""
+        facts.append(f"{100 * share:g}% of {run.rare_name} remain{kept}")
+    facts.append(f"{run.rounds} rounds")
+    facts.append("1 seed" if len(run.seeds) == 1 else f"{len(run.seeds)} seeds")
+    sentences = "".join(f'<p class="verdict">{esc(s)}</p>' for s in verdict(run, summaries, looks))
+    warnings = "".join(f'<p class="warning" role="note">{esc(s)}</p>' for s in notes(run, summaries))
+    return (
+        f'<header><p class="over">Missing prototype tracking · one run</p><h1>{esc(title(run))}</h1>{sentences}'
+        f'<p class="facts">{esc(" · ".join(f for f in facts if f))}</p>{warnings}</header>'
+    )
+
+
+def _range(counts: Sequence[Any]) -> str:
+    return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+
+
+def _charts(run: Run, look: dict[Row, Look]) -> dict[str, Chart]:
+    """The charts by round that have anything to show."""
+    f1 = curves(run, lambda m: m.rare_f1)
+    distance = curves(run, lambda m: m.prototype_distance)
+    space = [d for d in run.diagnostics if not d.method]
+    space = space if any(d.round > run.depart_at for d in space) else []
+    drifts = {
+        "drift": ("reference classes", curve((d.seed, d.round, d.drift) for d in space)),
+        "rare-drift": (run.rare_name, curve((d.seed, d.round, d.rare_drift) for d in space)),
+    }
+    alphas: dict[Row, Curve] = {}
+    for row in look:
+        noted = [d for d in run.diagnostics if d.method == row.method]
+        if row.method not in {other.method for other in alphas} and not any(d.alpha < 0 or d.alpha > 1 for d in noted):
+            alphas[row] = curve((d.seed, d.round, d.alpha) for d in noted)
+    lines = {
+        "f1": _lines(f1, look),
+        "distance": _lines(distance, look),
+        "drift": tuple(Line(key, label, c) for key, (label, c) in drifts.items() if c.points),
+        "alpha": _lines(alphas, look),
+    }
+    labels = {
+        "f1": f"F1 of {run.rare_name}",
+        "distance": "Mahalanobis distance",
+        "drift": "Mahalanobis distance",
+        "alpha": "alpha",
+    }
+    last = max(last_round(list(f1.values())), run.depart_at)
+    note = f"{run.rare_name} departs after round {run.depart_at}"
+    return {
+        name: Chart(name, labels[name], mine, run.depart_at, last, note, 1.0 if name in {"f1", "alpha"} else None)
+        for name, mine in lines.items()
+        if mine
+    }
+
+
+def _lines(curves: dict[Row, Curve], look: dict[Row, Look]) -> tuple[Line, ...]:
+    """References at the bottom, the MPT family on top."""
+    order = {"reference": 0, "method": 1, "mpt": 2}
+    rows = sorted(curves, key=lambda row: (order[look[row].kind], row.method == "mpt"))
+    return tuple(Line.of(look[row], curves[row]) for row in rows if curves[row].points)
+
+
+def _curves(run: Run, look: dict[Row, Look], charts: dict[str, Chart]) -> str:
+    several = len(run.seeds) > 1
+    rare = esc(run.rare_name)
+    band = f"Mean over {len(run.seeds)} seeds; the bands are ± one deviation. " if several else ""
+    table = by_round(curves(run, lambda m: m.rare_f1), look, run.depart_at)
+    parts = [
+        f"<section><h2>Round by round</h2><p>F1 of {rare} on the test samples. {band}A name switches its row "
+        "off and on all over the page.</p>"
+        f"<figure>{legend(list(look.values()), singles=several)}{charts['f1'].figure(WIDE, 420)}{table}</figure>"
+    ]
+    if "distance" in charts:
+        drawn = {line.key for line in charts["distance"].lines}
+        keys = legend([k for k in look.values() if f"s{k.index}" in drawn])
+        parts.append(
+            f"<figure><h3>Distance to the prototype of all {rare} samples</h3><p>How far a row&rsquo;s prototype lies "
+            "from oracle-train&rsquo;s, which the departed samples themselves would give under the current model. Rows "
+            f"without a prototype are not in it.</p>{keys}{charts['distance'].figure(WIDE, 360)}</figure>"
+        )
+    pair = []
+    if "drift" in charts:
+        pair.append(
+            "<figure><h3>Drift of the feature space</h3><p>How far prototypes have moved since the departure: mean "
+            f"over the reference classes, and {rare} itself.</p>{charts['drift'].figure(HALF, 320)}"
+            f"{_drift_keys(charts)}</figure>"
+        )
+    if "alpha" in charts:
+        pair.append(
+            "<figure><h3>Trust in the remaining samples</h3><p>alpha: 0 takes the predicted residual, 1 the one "
+            f"measured on the remaining samples.</p>{charts['alpha'].figure(HALF, 320)}</figure>"
+        )
+    return "".join(parts) + (f'<div class="two">{"".join(pair)}</div>' if pair else "") + "</section>"
+
+
+def _drift_keys(charts: dict[str, Chart]) -> str:
+    keys = "".join(
+        f'<span class="{line.key}"><i class="patch" style="background:var(--c)"></i>{esc(line.label)}</span>'
+        for line in charts["drift"].lines
+    )
+    return f'<div class="patches narrow-only">{keys}</div>'
+
+
+def _summary(run: Run, summaries: Sequence[Summary], look: dict[Row, Look]) -> str:
+    over = "mean ± deviation over seeds; " if len(run.seeds) > 1 else ""
+    return (
+        "<section><h2>Summary</h2><p>"
+        f"F1, precision and recall are those of {esc(run.rare_name)}; {over}all but the mean after the departure at "
+        "the last evaluated round. Bytes and milliseconds are those of a round after the departure, all "
+        f"vehicles together. A heading sorts.</p>{summary_table(run, summaries, look)}"
+        f"{meanings(run, list(look.values()))}</section>"
+    )
+
+
+def _cost(run: Run, summaries: Sequence[Summary], look: dict[Row, Look]) -> str:
+    size, vehicles = run.manifest.get("model_bytes"), run.manifest.get("vehicles")
+    traffic = None
+    told = ""
+    if isinstance(size, int) and size > 0 and isinstance(vehicles, int) and vehicles > 1:
+        share = run.config.get("participation", 1.0)
+        traffic = 2 * size * max(1.0, (vehicles - 1) * share)
+        told = f" Beside them: FedAvg&rsquo;s models, to and from the vehicles that stay, {quantity(traffic)}."
+    readout = any(s.readout_bytes for s in summaries)
+    told = (" Hollow marks add what the readout needs." if readout else "") + told
+    after = any(s.mean_f1 for s in summaries)
+    what = "Mean F1 after the departure" if after else "F1 at the last evaluated round"
+    return (
+        f"<section><h2>Cost against F1</h2><p>{what} against a method&rsquo;s own bytes a round, on a logarithmic axis "
+        f"with a column for none.{told}</p><figure>"
+        f"{scatter(summaries, look, traffic)}</figure></section>"
+    )
+
+
+def _confusions(run: Run, look: dict[Row, Look]) -> str:
+    if not moments(run):
+        return ""
+    rare = esc(run.rare_name)
+    return (
+        f"<section><h2>What {rare} is taken for</h2><p>Fractions of {rare}&rsquo;s test samples by predicted class, "
+        f"all seeds together.</p>{confusions(run, look)}</section>"
+    )
+
+
+def _others(run: Run, summaries: Sequence[Summary], look: dict[Row, Look]) -> str:
+    when = moments(run)
+    if not when:
+        return ""
+    last = when.get("after", when.get("before"))
+    change = f", and its change since round {when['before']}" if {"before", "after"} <= set(when) else ""
+    many = len(run.classes) - 1 > MOST_COLUMNS
+    some = f" Shown are the {MOST_COLUMNS} classes in which rows differ most." if many else ""
+    return (
+        f"<section><h2>What the other classes pay</h2><p>Recall of each other class at round {last}{change}.{some} "
+        "“All others” is others_accuracy, the mean over all classes but "
+        f"{esc(run.rare_name)}.</p>{others_table(run, summaries, look)}</section>"
+    )
+
+
+def _samples(run: Run) -> str:
+    if run.image is None:
+        return ""
+    rare = esc(run.rare_name)
+    return (
+        f"<section><h2>Samples</h2><p>A row a class; the first is {rare}.</p>"
+        f'<img class="samples" alt="Sample images, a row a class, {rare} first" src="{run.image}"></section>'
+    )
+
+
+def _settings(run: Run) -> str:
+    settings = [(key, _plain(value)) for key, value in run.config.items()]
+    apart = {"classes", "rare", "counts", "finished"}
+    known = [(k, _plain(v)) for k, v in run.manifest.items() if k not in apart and v not in ([], {})]
+    return (
+        f"<section><h2>Settings</h2>{pairs(settings)}<h3>Where the numbers come from</h3>{pairs(known)}{_counts(run)}"
+        "<h3>To repeat it</h3><pre>mpt run --config config.toml</pre></section>"
+        "<footer>Made by mpt report from metrics.csv, costs.csv, diagnostics.csv and confusion.csv, which lie beside "
+        "this page.</footer>"
+    )
+
+
+def _counts(run: Run) -> str:
+    counts = run.manifest.get("counts")
+    counts = counts if isinstance(counts, dict) else {}
+    items = []
+    for index, name in enumerate(run.classes):
+        parts = [
+            f"{counts[split][index]} {split}"
+            for split in ("train", "test")
+            if isinstance(counts.get(split), list) and index < len(counts[split])
+        ]
+        items.append((name, ", ".join(parts)))
+    return f"<details><summary>{len(run.classes)} classes and their samples</summary>{pairs(items)}</details>"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{k}: {_plain(v)}" for k, v in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "not known" if value is None else f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)

@@ -1,0 +1,121 @@
+"""What a row is called, what it stands for, and how it looks in every chart: colour, dash, mark."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mpt.methods import METHODS, find_method
+from mpt.report.reader import Row, Run
+
+REFERENCES = ("oracle", "oracle-train", "live")
+"""Rows that use what no method may know."""
+
+_COLOURS = {
+    "mpt": ("#0b57c4", "#6ea8ff"),
+    "mpt-lite": ("#4c97ee", "#a6cbff"),
+    "mpt:in-span": ("#5b6fc0", "#8f9fe6"),
+    "mpt:stored-residual": ("#27408b", "#7388d8"),
+    "mpt:predicted": ("#3f7fbf", "#7fb4e6"),
+    "mpt:measured": ("#1f9bcf", "#6fd0f5"),
+    "fedavg": ("#c8500a", "#ff8f4d"),
+    "fedlc": ("#b57900", "#f0b840"),
+    "ccvr": ("#117733", "#4fc67a"),
+    "icarl": ("#9b2f73", "#e583c0"),
+    "sdc": ("#7a7a12", "#c9c94a"),
+    "sdc:all": ("#99992a", "#dede7a"),
+    "ldc": ("#0f8577", "#4fd0be"),
+    "ldc:all": ("#2fa294", "#8be3d6"),
+    "frozen": ("#c04f63", "#f28c9d"),
+    "remaining-mean": ("#7a4b2a", "#c99a75"),
+    "oracle-train": ("#3d434c", "#d6dae0"),
+    "oracle": ("#6b727c", "#a9b0ba"),
+    "live": ("#8b929c", "#868d97"),
+}
+_MORE = (
+    ("#6a3d9a", "#b794f0"),
+    ("#a3420f", "#f0a27a"),
+    ("#4d7c0f", "#a3d65c"),
+    ("#9d174d", "#f48fb9"),
+    ("#0e7490", "#67d3ee"),
+    ("#854d0e", "#e3b34f"),
+)
+_DASHES = {"oracle-train": "7 4", "oracle": "3 3", "live": "1.5 3.5", "sdc:all": "8 3", "ldc:all": "8 3"}
+_PART_DASHES = ("5 2", "3 2", "8 2 2 2", "2 2")
+_READOUT_DASHES = ("", "4 2", "1.5 2", "6 2 1.5 2")
+MARKS = ("circle", "square", "triangle", "diamond", "down", "plus")
+
+
+@dataclass(frozen=True)
+class Look:
+    """A row as the page shows it.
+
+    Attributes:
+        index: of the row, which is its class in the page's style.
+        row: the method and its readout.
+        label: the method's name, with the readout where the method has several.
+        kind: "mpt", "method" or "reference".
+        light, dark: colours on a light and on a dark page.
+        dash: of its line, "" for a solid one.
+        width: of its line.
+        mark: of its points.
+    """
+
+    index: int
+    row: Row
+    label: str
+    kind: str
+    light: str
+    dark: str
+    dash: str
+    width: float
+    mark: str
+
+
+def kind_of(method: str) -> str:
+    """The MPT family, a reference, or any other method."""
+    if method in REFERENCES:
+        return "reference"
+    return "mpt" if method == "mpt" or method.startswith(("mpt-", "mpt:")) else "method"
+
+
+def looks(rows: Sequence[Row]) -> dict[Row, Look]:
+    """How each row looks; a method that comes with MPT always has the same colour."""
+    own = [name for name in dict.fromkeys(row.method for row in rows) if name not in _COLOURS]
+    parts = [name for name in METHODS if name.startswith("mpt:")]
+    made = {}
+    for index, row in enumerate(rows):
+        siblings = [other.readout for other in rows if other.method == row.method]
+        light, dark = _COLOURS.get(row.method) or _MORE[own.index(row.method) % len(_MORE)]
+        dash = _DASHES.get(row.method, "")
+        if row.method in parts:
+            dash = _PART_DASHES[parts.index(row.method) % len(_PART_DASHES)]
+        elif row.method in own:
+            dash = _READOUT_DASHES[own.index(row.method) // len(_MORE) % len(_READOUT_DASHES)]
+        if siblings.index(row.readout):
+            dash = _READOUT_DASHES[siblings.index(row.readout) % len(_READOUT_DASHES)]
+        kind = kind_of(row.method)
+        made[row] = Look(
+            index=index,
+            row=row,
+            label=f"{row.method} · {row.readout}" if len(siblings) > 1 else row.method,
+            kind=kind,
+            light=light,
+            dark=dark,
+            dash=dash,
+            width=3 if row.method == "mpt" else 2.2 if row.method == "mpt-lite" else 1.6,
+            mark="circle" if row.method == "mpt" else MARKS[index % len(MARKS)],
+        )
+    return made
+
+
+def training_of(run: Run, method: str) -> str:
+    """The training that a method reads: as the manifest says, or as the package has it; "" where neither knows."""
+    told: Any = run.manifest.get("trainings")
+    if isinstance(told, dict) and isinstance(told.get(method), str):
+        return str(told[method])
+    return find_method(method).training if method in METHODS else ""
+
+
+def meaning_of(method: str) -> str:
+    """What a method that comes with MPT does, in a line."""
+    return METHODS[method][1] if method in METHODS else "of your own"
