@@ -94,6 +94,9 @@ def test_methods_and_datasets_are_listed_a_line_each():
         (["--config", "{tmp}/missing.toml"], "config: there is no file"),
         (["--out", "{tmp}/wrong.toml"], "out: "),
         (["--speed", "3"], "No such option"),
+        (["--overwrite"], "overwrite: there is no folder to overwrite, should come with --out DIR"),
+        (["--track", "wandb"], "track: 'wandb', should be tensorboard or mlflow"),
+        (["--track", "tensorboard"], "track: tensorboard writes into the results' folder, should come with --out DIR"),
     ],
 )
 def test_what_is_wrong_is_one_sentence_on_standard_error(arguments, message, tmp_path):
@@ -123,7 +126,7 @@ def test_a_run_is_written_and_can_be_repeated_from_what_was_written(tmp_path):
     for name in ("first", "again"):
         with (tmp_path / name / "metrics.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
-        tables.append([{k: v for k, v in row.items() if not k.endswith("_seconds")} for row in rows])
+        tables.append([{k: v for k, v in row.items() if k != "seconds"} for row in rows])
     assert tables[0] == tables[1]
     assert {(row["seed"], row["round"], row["method"]) for row in tables[0]} == {
         (seed, number, method) for seed in "01" for number in "12" for method in ("frozen", "mpt")
@@ -132,16 +135,30 @@ def test_a_run_is_written_and_can_be_repeated_from_what_was_written(tmp_path):
     assert manifest["mpt"] == mpt.__version__
     assert manifest["device"]
     assert len(manifest["dataset_fingerprint"]) == 16
+    shown = call("run", "--config", config, "--out", str(tmp_path / "again"))
+    assert shown.exit_code == 0
+    assert shown.stdout == again.stdout
+    assert shown.stderr == f"mpt: {tmp_path / 'again'} holds the finished run of these settings: nothing was computed\n"
+    other = call("run", "--config", config, "--lr", "0.02", "--out", str(tmp_path / "again"))
+    assert other.exit_code == 2
+    assert other.stdout == ""
+    assert other.stderr.startswith(f"mpt: out: {tmp_path / 'again'} holds a run with lr 0.01, not 0.02; choose another")
     less = call("run", "--config", config, "--methods", "frozen", "--seeds", "1", "--out", str(tmp_path / "less"))
     assert less.exit_code == 0
     assert 'methods = ["frozen"]' in (tmp_path / "less" / "config.toml").read_text()
+
+
+def test_the_example_runs_by_its_path():
+    done = call("run", *SMALL, "--methods", f"frozen,{ROOT / 'examples' / 'my_method.py'}:MyMethod")
+    assert done.exit_code == 0
+    assert any(line.split()[:2] == ["my-method", "mahalanobis"] for line in done.stdout.splitlines())
 
 
 def test_python_m_mpt_in_a_pipe_prints_plain_lines():
     done = python(["-m", "mpt"], "run", *SMALL, "--methods", "fedavg,mpt", "--eval-every", "1")
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout + done.stderr
-    assert [line.split()[5] for line in done.stderr.splitlines()] == ["1/2", "2/2"]
+    assert [line.split()[3] for line in done.stderr.splitlines()] == ["1/2", "2/2"]
     assert {line.split()[0] for line in done.stdout.splitlines()} == {"F1", "method", "fedavg", "mpt"}
 
 

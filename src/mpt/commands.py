@@ -2,7 +2,6 @@
 
 import inspect
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,11 +9,11 @@ from typing import Annotated, Any
 import click
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 from typer.core import TyperGroup
 
 from mpt.config import ConfigError, RunConfig, make_config, read_toml
+from mpt.progress import Reporter
 
 WIDEST = 1000
 console = Console()
@@ -39,6 +38,9 @@ class OneSentence(TyperGroup):
             message = " ".join(error.format_message().split())
             Console(stderr=True).print(f"mpt: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
             code = 2
+        except (KeyboardInterrupt, click.Abort):
+            _note("stopped")
+            code = 130
         if standalone_mode:
             sys.exit(code or 0)
         return code
@@ -59,7 +61,7 @@ def show(table: Table) -> None:
     (console if console.is_terminal else Console(width=WIDEST)).print(table)
 
 
-def _run(config: Path | None, out: Path | None, **options: Any) -> None:
+def _run(config: Path | None, out: Path | None, overwrite: bool, track: str | None, **options: Any) -> None:
     """Simulate a federation that a vehicle leaves, and read out every method."""
     from mpt.core import StatisticsError
     from mpt.data import DataError
@@ -67,38 +69,56 @@ def _run(config: Path | None, out: Path | None, **options: Any) -> None:
     from mpt.federation.scenario import PlanError
     from mpt.learning import LearningError
     from mpt.methods import MethodError
-    from mpt.simulation import save, simulate
+    from mpt.simulation import Stopped, simulate
+    from mpt.tracking import track as tracker_of
 
     try:
         settings = {**(read_toml(config) if config else {}), **{k: v for k, v in options.items() if v is not None}}
         chosen = make_config(settings)
-        if out is not None:
-            _prepare(out)
-        with _Reporter(chosen) as reporter:
-            result = simulate(chosen, progress=reporter)
+        if overwrite and out is None:
+            raise ConfigError("overwrite: there is no folder to overwrite, should come with --out DIR")
+        tracker = None if track is None else tracker_of(track, chosen, out)
+        with Reporter(chosen, console, tracker) as reporter:
+            result = simulate(chosen, out=out, overwrite=overwrite, progress=reporter, say=_note)
     except (ConfigError, DataError, LearningError, MethodError, PartitionError, PlanError, StatisticsError) as error:
         raise click.UsageError(str(error)) from error
+    except OSError as error:
+        if out is None:
+            raise
+        raise click.UsageError(f"out: {error.filename or out} cannot be written or read ({error.strerror})") from error
+    except Stopped as stopped:
+        _note(str(stopped))
+        raise typer.Exit(130) from None
+    if not result.computed:
+        _note(f"{out} holds the finished run of these settings: nothing was computed")
     _print_summary(result)
     if out is not None:
-        save(result, out)
-        console.print(f"\nwritten to {out}: config.toml, manifest.json, metrics.csv", highlight=False)
+        files = "config.toml, manifest.json, samples.png, metrics.csv, costs.csv, diagnostics.csv, confusion.csv"
+        console.print(f"\nin {out}: {files}", highlight=False, soft_wrap=True)
+        if result.report is not None:
+            console.print(str(result.report), highlight=False, soft_wrap=True)
 
 
-def _prepare(out: Path) -> None:
-    """Make the folder for the results before the work begins."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"out: {out} cannot be made a folder ({error.strerror})") from None
+def _note(sentence: str) -> None:
+    """A sentence that is no error, on standard error."""
+    Console(stderr=True).print(f"mpt: {sentence}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _signature() -> inspect.Signature:
     """`mpt run`'s options are the fields of `RunConfig`."""
     path = Annotated[Path | None, typer.Option("--config", help="TOML file with the same settings")]
-    out = Annotated[Path | None, typer.Option("--out", help="folder for the results")]
+    out = Annotated[Path | None, typer.Option("--out", help="folder for the results; a killed run goes on from there")]
+    overwrite = Annotated[bool, typer.Option("--overwrite", help="begin anew, whatever run is in that folder")]
+    track = Annotated[str | None, typer.Option("--track", help="log every round to tensorboard or mlflow as well")]
+    given: list[tuple[str, Any, Any]] = [
+        ("config", None, path),
+        ("out", None, out),
+        ("overwrite", False, overwrite),
+        ("track", None, track),
+    ]
     parameters = [
-        inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=path),
-        inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=out),
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, default, annotation in given
     ]
     for name, field in RunConfig.model_fields.items():
         default = ", ".join(field.default) if isinstance(field.default, tuple) else field.default
@@ -155,47 +175,15 @@ def datasets() -> None:
     show(table)
 
 
-class _Reporter:
-    """A progress bar on a terminal, a plain line a round elsewhere."""
-
-    def __init__(self, config: RunConfig) -> None:
-        self.rounds = config.rounds
-        self.total = config.seeds * config.rounds
-        self.f1 = ""
-        self.started = time.perf_counter()
-        self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
-        )
-        self.task = self.bar.add_task("starting", total=self.total)
-
-    def __enter__(self) -> "_Reporter":
-        if console.is_terminal:
-            self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar.live.is_started:
-            self.bar.stop()
-
-    def __call__(self, seed: int, number: int, rows: Sequence[Any]) -> None:
-        if number == 1:
-            self.f1 = ""
-        best = [r for r in rows if r.method == "mpt"] or list(rows)
-        if best:
-            self.f1 = f"  {best[0].method} F1 {best[0].scores.rare_f1:.3f}"
-        text = f"seed {seed}  round {number}/{self.rounds}{self.f1}"
-        if console.is_terminal:
-            self.bar.update(self.task, advance=1, description=text)
-        elif rows:
-            print(f"{time.perf_counter() - self.started:7.1f} s  {text}", file=sys.stderr, flush=True)
-
-
 def _print_summary(result: Any) -> None:
-    config, summary = result.config, result.summary()
+    from mpt.simulation import summarize
+
+    config = result.config
+    summary = summarize(result.tables, config.depart_at)
     table = Table(
         "method", "readout", title=f"F1 of {config.rare!r} on {config.dataset}", title_justify="left", box=None
     )
-    for column in ("last round", "mean after departure", "balanced acc.", "bytes up", "bytes down"):
+    for column in ("last round", "mean after departure", "balanced acc.", "bytes up", "bytes down", "readout up"):
         table.add_column(column, justify="right")
 
     def with_deviation(value: float, deviation: float | None) -> str:
@@ -210,5 +198,6 @@ def _print_summary(result: Any) -> None:
             f"{row['balanced_accuracy']:.3f}",
             f"{row['bytes_up']:,.0f}",
             f"{row['bytes_down']:,.0f}",
+            f"{row['readout_bytes_up']:,.0f}",
         )
     show(table)

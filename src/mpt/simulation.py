@@ -1,10 +1,12 @@
-"""`simulate`: a whole run from its settings, with the tables it writes."""
+"""`simulate`: a whole run from its settings, with the tables it gives; killed and started again, it goes on."""
 
-import csv
-import json
+import hashlib
+import importlib
+import importlib.util
+import logging
 import platform
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,73 +17,172 @@ import torch
 import mpt
 from mpt.config import ConfigError, RunConfig
 from mpt.data import Dataset, load
-from mpt.federation.engine import run
+from mpt.federation.checkpoint import Checkpoint
+from mpt.federation.engine import Federation
 from mpt.federation.evaluation import Row
 from mpt.federation.plan import Plan
 from mpt.federation.scenario import parse_events
+from mpt.federation.trainings import Trainer, train_plain
+from mpt.folder import Folder
 from mpt.learning import Settings
-from mpt.methods import find_method
+from mpt.methods import file_of, find_method
+from mpt.tables import Tables, tables_of
 
-COLUMNS = (
-    "seed",
-    "round",
-    "method",
-    "readout",
-    "rare_f1",
-    "rare_precision",
-    "rare_recall",
-    "accuracy",
+_AVERAGED = (
     "balanced_accuracy",
-    "prototype_distance",
+    "others_accuracy",
     "bytes_up",
     "bytes_down",
-    "messages",
-    "vehicle_seconds",
-    "server_seconds",
+    "readout_bytes_up",
+    "readout_bytes_down",
 )
+_LOG = logging.getLogger("mpt")
+
 Progress = Callable[[int, int, Sequence[Row]], None]
+"""Called after every round with the seed, the round's number and its rows."""
+
+
+class Stopped(KeyboardInterrupt):
+    """The user has stopped a run; the message says how far it has come."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """The rows of all seeds, and where they come from."""
+    """The tables of all seeds as data frames, and where they come from.
+
+    Attributes:
+        config: the settings.
+        manifest: versions, device and dataset, as in `manifest.json`.
+        tables: what was measured, as records.
+        computed: False where a finished run was found in the folder.
+        report: the page that shows it all; None without a folder.
+    """
 
     config: RunConfig
-    classes: tuple[str, ...]
-    rows: tuple[Row, ...]
     manifest: dict[str, Any]
+    tables: Tables
+    computed: bool = True
+    report: Path | None = None
 
-    def records(self) -> list[dict[str, Any]]:
-        """The rows of `metrics.csv`."""
-        return [_record(row) for row in self.rows]
-
+    @property
     def metrics(self) -> Any:
-        """The same as a pandas data frame."""
+        """One row a seed, evaluated round, method and readout."""
+        return self.tables.frame("metrics")
+
+    @property
+    def costs(self) -> Any:
+        """The same rows: bytes of method and readout, messages, seconds on the vehicles and on the server."""
+        return self.tables.frame("costs")
+
+    @property
+    def diagnostics(self) -> Any:
+        """What methods noted (MPT: alpha, growth, lengths); rows without a method have the feature space's drift."""
+        return self.tables.frame("diagnostics")
+
+    @property
+    def confusion(self) -> Any:
+        """Test samples by label and prediction, in the round of the departure and the last."""
+        return self.tables.frame("confusion")
+
+    @property
+    def summary(self) -> Any:
+        """One row a method and readout: F1 at the last round and mean over the rounds after the departure, by seeds."""
         import pandas as pd
 
-        return pd.DataFrame.from_records(self.records(), columns=COLUMNS)
-
-    def summary(self) -> list[dict[str, Any]]:
-        """One row a method and readout: F1 at the last round and mean over the rounds after the departure, by seeds."""
-        return summarize(self.rows, self.config.depart_at)
+        return pd.DataFrame.from_records(summarize(self.tables, self.config.depart_at))
 
 
-def simulate(config: RunConfig, *, progress: Progress | None = None) -> Result:
-    """Run all seeds of `config` on one device."""
-    names = [find_method(name).name for name in config.methods]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ConfigError(f"methods: two are called {twice!r}, should differ in their names")
-    device = choose_device(config.device)
-    dataset = load(config.dataset, image_size=config.image_size).limited(config.per_class)
-    rare = dataset.class_index(config.rare)
-    dataset.require(rare, 10)
-    dataset.require(rare, 1, "test")
-    rows: list[Row] = []
-    for seed in range(config.seeds):
-        on_round = None if progress is None else (lambda number, new, s=seed: progress(s, number, new))
-        rows.extend(run(dataset, plan_of(config, rare, seed), device=device, progress=on_round))
-    return Result(config, dataset.classes, tuple(rows), manifest_of(dataset, device))
+def simulate(
+    config: RunConfig,
+    *,
+    out: Path | str | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    say: Callable[[str], None] = _LOG.warning,
+    trainer: Trainer = train_plain,
+) -> Result:
+    """Run all seeds of `config` on one device.
+
+    Args:
+        config: the settings.
+        out: a folder for the results. What an unfinished run of the same settings has left there is gone on from; a
+            finished one is read and not run again, but for seeds that are new.
+        overwrite: whatever run is in the folder, begin anew.
+        progress: called after every round.
+        say: takes a sentence on what was found in the folder.
+        trainer: trains the jobs of one round.
+
+    Raises:
+        Stopped: on Ctrl-C, after what has been done is on the disk.
+    """
+    run = _Run.of(config)
+    if out is None:
+        return Result(config, run.manifest, run.go(Checkpoint("", 0, None, Tables()), None, progress, trainer))
+    folder = Folder(_made(Path(out)), config, run.manifest, run.device, say)
+    if overwrite:
+        folder.clear()
+    tables = folder.found()
+    computed = tables is None or _seeds(tables) < config.seeds
+    if tables is None or computed:
+        begun = folder.begin(run.dataset, tables or Tables())
+        if begun.seed or begun.round:
+            where = f"after round {begun.round} of seed {begun.seed}" if begun.round else f"with seed {begun.seed}"
+            say(f"{out} holds part of this run, it goes on {where}")
+        tables = run.go(begun, folder, progress, trainer)
+        folder.finish(tables)
+    return Result(config, {**run.manifest, "finished": True}, tables, computed, _report(folder.path, anew=computed))
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What a run needs before its first round."""
+
+    config: RunConfig
+    dataset: Dataset
+    device: str
+    rare: int
+    manifest: dict[str, Any]
+
+    @classmethod
+    def of(cls, config: RunConfig) -> "_Run":
+        """Everything that can be wrong with the settings is said here."""
+        names = [find_method(name).name for name in config.methods]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ConfigError(f"methods: two are called {twice!r}, should differ in their names")
+        device = choose_device(config.device)
+        dataset = load(config.dataset, image_size=config.image_size).limited(config.per_class)
+        rare = dataset.class_index(config.rare)
+        dataset.require(rare, 10)
+        dataset.require(rare, 1, "test")
+        plans = [plan_of(config, rare, seed) for seed in range(config.seeds)]
+        federations = [Federation(dataset, plan, torch.device(device)) for plan in plans]
+        return cls(config, dataset, device, rare, manifest_of(config, federations, device))
+
+    def go(self, begun: Checkpoint, folder: Folder | None, progress: Progress | None, trainer: Trainer) -> Tables:
+        """From there to the last round of the last seed."""
+        last = begun
+        try:
+            for seed in range(begun.seed, self.config.seeds):
+                plan = plan_of(self.config, self.rare, seed)
+                federation = Federation(self.dataset, plan, torch.device(self.device), trainer)
+                state = begun.state if seed == begun.seed else None
+                state = state or federation.start()
+                while state.round < plan.rounds:
+                    state, rows = federation.advance(state)
+                    measured = last.tables + tables_of(rows, (plan.depart_at, plan.rounds))
+                    last = Checkpoint(last.key, seed, state, measured)
+                    if folder is not None:
+                        folder.checkpoint(last, always=bool(rows))
+                    if progress is not None:
+                        progress(seed, state.round, rows)
+        except KeyboardInterrupt:
+            where = f"stopped after round {last.round} of seed {last.seed}"
+            if folder is None:
+                raise Stopped(f"{where}; with --out DIR the same command would go on from there") from None
+            folder.checkpoint(last, always=True)
+            raise Stopped(f"{where}; the same command goes on from there") from None
+        return last.tables
 
 
 def plan_of(config: RunConfig, rare: int, seed: int) -> Plan:
@@ -119,47 +220,39 @@ def choose_device(wanted: str) -> str:
     return wanted
 
 
-def summarize(rows: Iterable[Row], depart_at: int) -> list[dict[str, Any]]:
+def summarize(tables: Tables, depart_at: int) -> list[dict[str, Any]]:
     """F1 at the last round and mean F1 over the evaluated rounds after `depart_at`: mean and deviation over seeds."""
-    grouped: dict[tuple[str, str], dict[int, list[Row]]] = {}
-    for row in rows:
-        if row.round > depart_at:
-            grouped.setdefault((row.method, row.readout), {}).setdefault(row.seed, []).append(row)
-    table = []
-    for (method, readout), seeds in grouped.items():
-        last = [max(mine, key=lambda r: r.round) for mine in seeds.values()]
-        final = [r.scores.rare_f1 for r in last]
-        mean = [float(np.mean([r.scores.rare_f1 for r in mine])) for mine in seeds.values()]
-        table.append(
+    grouped: dict[tuple[str, str], dict[int, list[dict[str, Any]]]] = {}
+    for metrics, costs in zip(tables.metrics, tables.costs, strict=True):
+        if metrics["round"] > depart_at:
+            seeds = grouped.setdefault((metrics["method"], metrics["readout"]), {})
+            seeds.setdefault(metrics["seed"], []).append({**costs, **metrics})
+    summary = []
+    for (method, readout), by_seed in grouped.items():
+        last = [max(mine, key=lambda r: int(r["round"])) for mine in by_seed.values()]
+        final = [r["rare_f1"] for r in last]
+        mean = [float(np.mean([r["rare_f1"] for r in mine])) for mine in by_seed.values()]
+        summary.append(
             {
                 "method": method,
                 "readout": readout,
-                "seeds": len(seeds),
+                "seeds": len(by_seed),
                 "last_f1": float(np.mean(final)),
                 "last_f1_sd": float(np.std(final, ddof=1)) if len(final) > 1 else None,
                 "mean_f1": float(np.mean(mean)),
                 "mean_f1_sd": float(np.std(mean, ddof=1)) if len(mean) > 1 else None,
-                "balanced_accuracy": float(np.mean([r.scores.balanced_accuracy for r in last])),
-                "bytes_up": float(np.mean([r.cost.bytes_up for r in last])),
-                "bytes_down": float(np.mean([r.cost.bytes_down for r in last])),
+                **{name: float(np.mean([r[name] for r in last])) for name in _AVERAGED},
             }
         )
-    return table
+    return summary
 
 
-def save(result: Result, out: Path) -> None:
-    """Write `config.toml`, `manifest.json` and `metrics.csv` under `out`."""
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "config.toml").write_text(result.config.to_toml(), encoding="utf-8")
-    (out / "manifest.json").write_text(json.dumps(result.manifest, indent=2) + "\n", encoding="utf-8")
-    with (out / "metrics.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(result.records())
-
-
-def manifest_of(dataset: Dataset, device: str) -> dict[str, Any]:
-    """What a run's numbers depend on besides its settings."""
+def manifest_of(config: RunConfig, federations: Sequence[Federation], device: str) -> dict[str, Any]:
+    """What a run's numbers depend on besides its settings, and what is needed to read its tables."""
+    first = federations[0]
+    dataset, state = first.dataset, first.start().models[first.trainings[0]]
+    files = {name: path for name in config.methods if (path := file_of(name)) is not None}
+    classes = range(dataset.num_classes)
     return {
         "mpt": mpt.__version__,
         "commit": _commit(Path(__file__).parents[2]),
@@ -169,7 +262,40 @@ def manifest_of(dataset: Dataset, device: str) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
         "dataset": dataset.name,
         "dataset_fingerprint": dataset.fingerprint(),
+        "method_files": {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()},
+        "classes": list(dataset.classes),
+        "rare": first.plan.rare,
+        "counts": {
+            "train": [int(np.sum(dataset.train.labels == c)) for c in classes],
+            "test": [int(np.sum(dataset.test.labels == c)) for c in classes],
+        },
+        "vehicles": len(first.labels),
+        "remaining_samples": [federation.partition.remaining for federation in federations],
+        "feature_dim": first.model.dim,
+        "model_bytes": sum(tensor.numel() * tensor.element_size() for tensor in state.values()),
     }
+
+
+def _made(out: Path) -> Path:
+    """The folder for the results, made before the work begins."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"out: {out} cannot be made a folder ({error.strerror})") from None
+    return out
+
+
+def _seeds(tables: Tables) -> int:
+    return len({record["seed"] for record in tables.metrics})
+
+
+def _report(folder: Path, *, anew: bool) -> Path | None:
+    page = folder / "report.html"
+    if importlib.util.find_spec("mpt.report") is None:
+        return None
+    if anew or not page.exists():
+        page = importlib.import_module("mpt.report").write_report(folder)
+    return page
 
 
 def _commit(checkout: Path) -> str | None:
@@ -181,25 +307,3 @@ def _commit(checkout: Path) -> str | None:
         return subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
-
-
-def _record(row: Row) -> dict[str, Any]:
-    scores, cost = row.scores, row.cost
-    values = (
-        row.seed,
-        row.round,
-        row.method,
-        row.readout,
-        f"{scores.rare_f1:.6f}",
-        f"{scores.rare_precision:.6f}",
-        f"{scores.rare_recall:.6f}",
-        f"{scores.accuracy:.6f}",
-        f"{scores.balanced_accuracy:.6f}",
-        "" if row.prototype_distance is None else f"{row.prototype_distance:.6f}",
-        cost.bytes_up,
-        cost.bytes_down,
-        cost.messages,
-        f"{cost.vehicle_seconds:.6f}",
-        f"{cost.server_seconds:.6f}",
-    )
-    return dict(zip(COLUMNS, values, strict=True))

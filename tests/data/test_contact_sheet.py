@@ -16,6 +16,8 @@ def test_a_row_a_class_of_its_first_test_images():
     first = dataset.test.images[dataset.test.labels == 1][0].repeat(2, axis=0).repeat(2, axis=1)
     assert np.array_equal(page[18:34, 0:16], first.repeat(3, axis=2))
     assert np.all(page[:, 36:] == 255)
+    moved = sheet(dataset, columns=3, zoom=2, first=1)
+    assert np.array_equal(moved, np.concatenate([page[18:36], page[:18], page[36:]]))
 
 
 def test_the_command_writes_a_png(tmp_path, capsys):

@@ -1,3 +1,6 @@
+import pickle
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -12,6 +15,7 @@ from mpt.methods.simple import Linear
 from .fleet import CLASSES, RARE, D, Fleet
 
 FLEET = Fleet(drift=0.3)
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_every_method_answers_with_a_prototype_or_a_readout():
@@ -141,3 +145,21 @@ def test_methods_are_found_by_name_or_path(tmp_path):
     mine.write_text("raise RuntimeError('no')")
     with pytest.raises(MethodError, match=r"does not import \(RuntimeError: no\)"):
         find_method(f"{mine}:Mine")
+
+
+def test_the_example_moves_the_prototype_as_the_other_classes_moved():
+    fleet = Fleet(drift=0.0)
+    fleet.after = fleet.before + np.arange(D)
+    outcome, now = fleet.run(find_method(f"{EXAMPLES}/my_method.py:MyMethod"))
+    np.testing.assert_allclose(outcome, fleet.after[fleet.labels == RARE].mean(axis=0), rtol=1e-4)
+    assert now.notes["moved"] == pytest.approx(np.linalg.norm(np.arange(D)), rel=1e-4)
+
+
+def test_a_users_file_is_imported_once_and_again_when_it_has_changed(tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text("class Mine:\n    name, training = 'mine', 'held-out'\n    depart = track = None\n")
+    first = find_method(f"{mine}:Mine")
+    assert type(find_method(f"{mine}:Mine")) is type(first)
+    assert type(pickle.loads(pickle.dumps(first))) is type(first)
+    mine.write_text(mine.read_text().replace("'mine'", "'other'"))
+    assert find_method(f"{mine}:Mine").name == "other"

@@ -15,16 +15,19 @@ from mpt.data.request import Request
 _GAP = 2
 
 
-def sheet(dataset: Dataset, columns: int = 12, zoom: int = 1) -> Images:
-    """(H, W, 3): the first `columns` test samples of each class, a row a class, each pixel `zoom` pixels wide."""
+def sheet(dataset: Dataset, columns: int = 12, zoom: int = 1, first: int = 0) -> Images:
+    """(H, W, 3): the first `columns` test samples of each class, a row a class, each pixel `zoom` pixels wide.
+
+    The class `first` has the first row; the others follow in their order.
+    """
     images, labels = dataset.rgb().test.images, dataset.test.labels
     height, width, _ = dataset.image_shape
     step_y, step_x = height * zoom + _GAP, width * zoom + _GAP
     page = np.full((dataset.num_classes * step_y - _GAP, columns * step_x - _GAP, 3), 255, dtype=np.uint8)
-    for c in range(dataset.num_classes):
+    for row, c in enumerate(sorted(range(dataset.num_classes), key=lambda c: c != first)):
         for column, i in enumerate(np.flatnonzero(labels == c)[:columns]):
             tile = images[i].repeat(zoom, axis=0).repeat(zoom, axis=1)
-            page[c * step_y : c * step_y + height * zoom, column * step_x : column * step_x + width * zoom] = tile
+            page[row * step_y : row * step_y + height * zoom, column * step_x : column * step_x + width * zoom] = tile
     return page
 
 

@@ -1,10 +1,13 @@
 """Methods by name, or by the path of a user's own file."""
 
 import difflib
+import hashlib
 import importlib.util
 import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
@@ -57,9 +60,9 @@ def find_method(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float = D
     """The method of that name, or `path.py:Class` of a user's own."""
     if name in METHODS:
         return METHODS[name][0](ridge, cov_ridge)
-    path, colon, attribute = name.rpartition(":")
-    if colon and path.endswith(".py"):
-        return _from_file(Path(path), attribute)
+    path = file_of(name)
+    if path is not None:
+        return _from_file(path, name.rpartition(":")[2])
     close = difflib.get_close_matches(name, METHODS, n=1)
     hint = (
         f"did you mean {close[0]}?" if close else f"should be one of {', '.join(METHODS)}, or path.py:Class of your own"
@@ -67,17 +70,33 @@ def find_method(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float = D
     raise MethodError(f"method: {name!r} is none, {hint}")
 
 
-def _from_file(path: Path, attribute: str) -> Method:
+def file_of(name: str) -> Path | None:
+    """The file of a user's own method, None for those that come with the package."""
+    path, colon, _ = name.rpartition(":")
+    return Path(path) if name not in METHODS and colon and path.endswith(".py") else None
+
+
+def _module(path: Path) -> ModuleType:
+    """The file as a module. It is known by its content, so that what a method keeps can be pickled and read again."""
     if not path.is_file():
         raise MethodError(f"method: there is no file {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = f"mpt_method_{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise MethodError(f"method: {path} cannot be read as Python")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except Exception as error:
+        del sys.modules[name]
         raise MethodError(f"method: {path} does not import ({type(error).__name__}: {error})") from error
+    return module
+
+
+def _from_file(path: Path, attribute: str) -> Method:
+    module = _module(path)
     made: Any = getattr(module, attribute, None)
     if made is None:
         raise MethodError(f"method: {path} has no {attribute}")

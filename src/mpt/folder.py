@@ -1,0 +1,140 @@
+"""The folder that `mpt run --out` writes: what it holds already, what a run goes on from, and what it leaves."""
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mpt.config import ConfigError, RunConfig, make_config, read_toml
+from mpt.data import Dataset
+from mpt.data.contact_sheet import sheet
+from mpt.data.encoded import require_pillow
+from mpt.data.request import Request
+from mpt.federation.checkpoint import Checkpoint, CheckpointError, load, save
+from mpt.federation.files import write_atomically
+from mpt.tables import COLUMNS, Tables
+
+CHECKPOINT_SECONDS = 20.0
+CHECKED = ("mpt", "torch", "numpy", "device", "dataset_fingerprint", "method_files")
+"""What of the manifest determines a run's numbers, besides its settings."""
+
+
+@dataclass
+class Folder:
+    """One run's folder.
+
+    Attributes:
+        path: it.
+        config: the run's settings.
+        manifest: the run's surroundings.
+        device: where models live.
+        say: takes a sentence for the user.
+        checkpointed: when the last checkpoint was written; None: there can be none.
+    """
+
+    path: Path
+    config: RunConfig
+    manifest: dict[str, Any]
+    device: str
+    say: Callable[[str], None]
+    checkpointed: float | None = field(default_factory=time.monotonic)
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints are while the run is unfinished."""
+        return self.path / "checkpoint"
+
+    @property
+    def key(self) -> str:
+        """A hash of everything that determines the numbers."""
+        settings = self.config.model_dump(exclude={"seeds", "device"})
+        known = [settings, {name: self.manifest[name] for name in CHECKED}]
+        return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+
+    def clear(self) -> None:
+        """Remove what an earlier run has left, and nothing else."""
+        names = ("manifest.json", "config.toml", *(f"{t}.csv" for t in COLUMNS), "samples.png", "report.html")
+        for name in names:
+            (self.path / name).unlink(missing_ok=True)
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+
+    def found(self) -> Tables | None:
+        """The tables of a finished run of these settings, perhaps of fewer seeds; None: there is none.
+
+        Raises:
+            ConfigError: where the folder holds a run of other settings.
+        """
+        if not (self.path / "manifest.json").exists():
+            return None
+        config, manifest = self._read()
+        self._compare(config, manifest)
+        return Tables.read(self.path) if manifest.get("finished") else None
+
+    def begin(self, dataset: Dataset, finished: Tables) -> Checkpoint:
+        """What to go on from; from now on the folder holds this run, unfinished."""
+        seeds = len({record["seed"] for record in finished.metrics})
+        found = None
+        if seeds:
+            found = Checkpoint(self.key, seeds, None, finished)
+            save(self.checkpoints, found)
+        else:
+            found = load(self.checkpoints, self.key, device=self.device, say=self.say)
+        if found is None:
+            self.clear()
+            found = Checkpoint(self.key, 0, None, Tables())
+        write_atomically(self.path / "config.toml", self.config.to_toml().encode())
+        pillow = require_pillow(Request("samples.png"))
+        pillow.fromarray(sheet(dataset, first=self.manifest["rare"])).save(self.path / "samples.png", "PNG")
+        self._write_manifest(finished=False)
+        return found
+
+    def checkpoint(self, checkpoint: Checkpoint, *, always: bool) -> None:
+        """Write one if `always`, or where the last one was a while ago."""
+        if self.checkpointed is None or not (always or time.monotonic() - self.checkpointed > CHECKPOINT_SECONDS):
+            return
+        try:
+            save(self.checkpoints, checkpoint)
+            self.checkpointed = time.monotonic()
+        except CheckpointError as error:
+            self.say(f"{error}, so this run cannot go on where it was stopped")
+            self.checkpointed = None
+
+    def finish(self, tables: Tables) -> None:
+        """Write the tables; from now on the folder holds this run, finished."""
+        tables.write(self.path)
+        self._write_manifest(finished=True)
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+
+    def _write_manifest(self, *, finished: bool) -> None:
+        text = json.dumps({**self.manifest, "finished": finished}, indent=2) + "\n"
+        write_atomically(self.path / "manifest.json", text.encode())
+
+    def _read(self) -> tuple[RunConfig, dict[str, Any]]:
+        try:
+            manifest = json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
+            return make_config(read_toml(self.path / "config.toml")), dict(manifest)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"out: {self.path} holds a run that cannot be read ({error}); {_CHOICE}") from None
+
+    def _compare(self, config: RunConfig, manifest: dict[str, Any]) -> None:
+        theirs, ours = config.model_dump(), self.config.model_dump()
+        pairs = [(name, theirs[name], ours[name]) for name in ours if name not in ("seeds", "device")]
+        pairs += [(name, manifest.get(name), self.manifest[name]) for name in CHECKED]
+        if config.seeds > self.config.seeds:
+            pairs.append(("seeds", config.seeds, self.config.seeds))
+        for name, there, here in pairs:
+            if there != here:
+                raise ConfigError(
+                    f"out: {self.path} holds a run with {name} {_short(there)}, not {_short(here)}; {_CHOICE}"
+                )
+
+
+_CHOICE = "choose another --out, or pass --overwrite"
+
+
+def _short(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else "unset" if value is None else repr(value)

@@ -1,0 +1,56 @@
+import io
+
+import numpy as np
+import pytest
+
+for package in ("pydantic", "rich", "torch"):
+    pytest.importorskip(package, reason="the extra sim is not installed")
+
+from rich.console import Console
+
+from mpt.config import RunConfig
+from mpt.federation.evaluation import Row
+from mpt.federation.metrics import score
+from mpt.methods import Cost
+from mpt.progress import Reporter
+
+
+def rows(seed, number, *methods):
+    scores = score(np.array([0, 1, 1]), np.array([0, 1, 0]), 0, 2)
+    return [Row(seed, number, m, r, scores, None, Cost(), Cost(), {}, None) for m in methods for r in ("own", "cosine")]
+
+
+class Tracker:
+    def __init__(self):
+        self.seen, self.closed = [], False
+
+    def __call__(self, seed, number, rows):
+        self.seen.append((seed, number, len(rows)))
+
+    def close(self):
+        self.closed = True
+
+
+def test_elsewhere_than_on_a_terminal_evaluated_rounds_are_a_line_each(capsys):
+    tracker = Tracker()
+    config = RunConfig(methods=("sdc", "frozen", "mpt"), rounds=4, depart_at=1, seeds=2)
+    with Reporter(config, Console(file=io.StringIO()), tracker) as reporter:
+        for seed in (0, 1):
+            for number in range(1, 5):
+                reporter(seed, number, rows(seed, number, "sdc", "frozen", "mpt") if number % 2 == 0 else [])
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 4
+    assert lines[0].startswith("seed 0  round 2/4  F1 of the class  mpt 0.667  frozen 0.667  about ")
+    assert lines[0].endswith(" s left")
+    assert lines[-1] == "seed 1  round 4/4  F1 of the class  mpt 0.667  frozen 0.667"
+    assert tracker.seen[:2] == [(0, 1, 0), (0, 2, 6)]
+    assert tracker.closed
+
+
+def test_on_a_terminal_it_is_a_bar():
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=120)
+    with Reporter(RunConfig(methods=("sdc",), rounds=4, depart_at=1), console) as reporter:
+        reporter(0, 3, rows(0, 3, "sdc"))
+    assert "seed 0  round 3/4  F1 of the class  sdc 0.667" in screen.getvalue()
+    assert "3/4" in screen.getvalue()
