@@ -222,12 +222,21 @@ class ClassStatistics(Value):
     @classmethod
     def merge(cls, reports: Iterable[ClassStatistics]) -> ClassStatistics:
         """The sum of the reports as they arrive, at least one: `sum(reports)` for those who check types."""
-        total: ClassStatistics | None = None
-        for report in reports:
-            total = report if total is None else total + report
-        if total is None:
+        arriving = iter(reports)
+        first = next(arriving, None)
+        if first is None:
             raise StatisticsError("merge: no reports, should be at least one")
-        return total
+        counts, sums, squares = first.counts.copy(), first.sums.copy(), first.squares.copy()
+        scatter = None if first.scatter is None else first.scatter.copy()
+        with np.errstate(over="ignore"):
+            for report in arriving:
+                first._check_mergeable(report)
+                counts += report.counts
+                sums += report.sums
+                squares += report.squares
+                if scatter is not None and report.scatter is not None:
+                    scatter += report.scatter
+        return cls(counts, sums, squares, scatter, first.watched, first.span, first.origin)
 
     def _check_mergeable(self, other: ClassStatistics) -> None:
         if (self.num_classes, self.dim) != (other.num_classes, other.dim):

@@ -1,5 +1,6 @@
 """The whole federation on one machine, all trainings in lockstep: train, average, re-embed, read out every method."""
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -121,6 +122,8 @@ class Federation:
     methods: Sequence[Method] = ()
     partition: Partition = field(init=False)
     _earlier: dict[int, Features] = field(default_factory=dict, init=False)
+    _classes: dict[int, Tensor] = field(default_factory=dict, init=False)
+    _loaded: dict[str, Tensor] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         plan, dataset = self.plan, self.dataset
@@ -174,13 +177,19 @@ class Federation:
         return channels_last(self._build()) if self.plan.engine == "fast" else self._build()
 
     @cached_property
+    def _embedder(self) -> Classifier:
+        return copy.deepcopy(self.model)
+
+    @cached_property
     def train(self) -> Trainer:
         """The trainer, ready to use."""
         if self.trainer is not None:
             return self.trainer
         if self.plan.engine == "plain":
             return train_plain
-        return fast_trainer(self.model, self.plan.settings, self.plan.precision)
+        batches = len(self.dataset.train.labels) // self.plan.settings.batch_size
+        steps = len(self.trainings) * self.plan.rounds * self.plan.settings.epochs * batches
+        return fast_trainer(self.model, self.plan.settings, self.plan.precision, steps)
 
     def _build(self) -> Classifier:
         _, size, channels = self.dataset.image_shape
@@ -287,8 +296,17 @@ class Federation:
 
     def embed(self, state: dict[str, Tensor], images: Tensor) -> Tensor:
         """(N, d) features of images that are on the device, in float64."""
-        self.model.load_state_dict(state)
-        return embed(self.model, images).double()
+        if self._loaded is not state:
+            self._embedder.load_state_dict(state)
+            self._loaded = state
+        return embed(self._embedder, images).double()
+
+    def classes_of(self, vehicle: int) -> Tensor:
+        """(n, C) float64 on the device: 1 where a vehicle's sample has the class."""
+        if vehicle not in self._classes:
+            labels = self.vehicles[vehicle].labels
+            self._classes[vehicle] = torch.nn.functional.one_hot(labels, self.dataset.num_classes).double()
+        return self._classes[vehicle]
 
     def _on_device(self, split: Split) -> tuple[Tensor, Tensor]:
         images = torch.from_numpy(np.array(split.images)).permute(0, 3, 1, 2).contiguous()

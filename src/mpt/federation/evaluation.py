@@ -86,6 +86,7 @@ class _Locals(Mapping[int, Local]):
 
     def __getitem__(self, vehicle: int) -> Local:
         seen, features = self.seen, self.seen.features
+        features.embed_vehicles(seen.here)
         return Local(
             seen.federation.labels[vehicle],
             partial(features.vehicle, vehicle),

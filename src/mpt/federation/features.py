@@ -1,6 +1,7 @@
 """What one model makes of the samples: features, statistics and predictions, computed where the model is."""
 
 import time
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Features:
-    """A model's features, each computed when first asked for; on a GPU they stay there until somebody wants an array.
+    """A model's features, computed when first asked for; on a GPU they stay there until somebody wants an array.
 
     Attributes:
         seconds: that embedding took so far.
@@ -31,13 +32,25 @@ class Features:
         self.seconds = 0.0
         self._vehicles: dict[int, Tensor] = {}
 
+    def embed_vehicles(self, vehicles: Sequence[int]) -> None:
+        """Embed the samples of several vehicles, together where there is a GPU to fill."""
+        new = [v for v in vehicles if v not in self._vehicles]
+        samples = [self.federation.vehicles[v].images for v in new]
+        if new and samples[0].device.type == "cpu":
+            self._vehicles |= {v: self._embed(images) for v, images in zip(new, samples, strict=True)}
+        elif new:
+            parts = torch.split(self._embed(torch.cat(samples)), [len(images) for images in samples])
+            self._vehicles |= dict(zip(new, parts, strict=True))
+
     def vehicle(self, vehicle: int) -> Floats:
         """(n, d): of a vehicle's samples."""
-        return _array(self._vehicle(vehicle))
+        self.embed_vehicles([vehicle])
+        return _array(self._vehicles[vehicle])
 
     def report(self, vehicle: int, request: StatisticsRequest) -> ClassStatistics:
         """A vehicle's statistics, made on the device."""
-        return statistics(self._vehicle(vehicle), self.federation.vehicles[vehicle].labels, request)
+        self.embed_vehicles([vehicle])
+        return statistics(self._vehicles[vehicle], self.federation.classes_of(vehicle), request)
 
     @cached_property
     def test_mean(self) -> Floats:
@@ -68,11 +81,6 @@ class Features:
         matrix: Ints = counted.cpu().numpy().reshape(num_classes, num_classes)
         return matrix
 
-    def _vehicle(self, vehicle: int) -> Tensor:
-        if vehicle not in self._vehicles:
-            self._vehicles[vehicle] = self._embed(self.federation.vehicles[vehicle].images)
-        return self._vehicles[vehicle]
-
     @cached_property
     def _test(self) -> Tensor:
         return self._embed(self.federation.test_images)
@@ -86,21 +94,29 @@ class Features:
         return features
 
 
-def statistics(features: Tensor, labels: Tensor, request: StatisticsRequest) -> ClassStatistics:
-    """`ClassStatistics.from_features` of features (n, d) float64 and labels (n,) on a device, in float64 there."""
-    device, (n, d) = features.device, features.shape
-    origin = np.zeros(d) if request.origin is None else request.origin
-    h = features - torch.from_numpy(np.array(origin)).to(device)
-    of_class = torch.zeros(n, request.num_classes, dtype=h.dtype, device=device)
-    of_class[torch.arange(n, device=device), labels] = 1
+def statistics(features: Tensor, of_class: Tensor, request: StatisticsRequest) -> ClassStatistics:
+    """`ClassStatistics.from_features` on a device, in float64 there.
+
+    Args:
+        features: (n, d) float64.
+        of_class: (n, C) float64, 1 where a sample has the class.
+        request: what to make.
+    """
+    device, d = features.device, features.shape[1]
+    h = features
+    if request.unit:
+        lengths = h.norm(dim=1, keepdim=True)
+        h = h / torch.where(lengths > 0, lengths, 1.0)
+    if request.origin is not None:
+        h = h - torch.from_numpy(np.array(request.origin)).to(device)
     outside = h
     if request.span is not None:
         basis = torch.from_numpy(np.ascontiguousarray(span_basis(request.span))).to(device)
         outside = h - (h @ basis) @ basis.T
-    parts = [of_class.sum(dim=0), (of_class.T @ h).reshape(-1), of_class.T @ (outside * outside).sum(dim=1)]
+    sizes = (outside * outside).sum(dim=1, keepdim=True)
+    parts = [of_class.sum(dim=0), (of_class.T @ h).reshape(-1), (of_class.T @ sizes).reshape(-1)]
     if request.scatter:
-        watched = of_class[:, list(request.watched)].sum(dim=1, keepdim=True) if request.watched else 0
-        kept = h * (1 - watched)
+        kept = h * (1 - of_class[:, list(request.watched)].sum(dim=1, keepdim=True))
         products = kept.T @ kept
         parts.append(((products + products.T) / 2).reshape(-1))
     counts, sums, squares, *rest = np.split(_array(torch.cat(parts)), np.cumsum([len(part) for part in parts[:-1]]))
@@ -111,7 +127,7 @@ def statistics(features: Tensor, labels: Tensor, request: StatisticsRequest) -> 
         rest[0].reshape(d, d) if rest else None,
         request.watched,
         request.span,
-        origin,
+        np.zeros(d) if request.origin is None else request.origin,
     )
 
 

@@ -12,7 +12,7 @@ from mpt.core.value import Value
 from mpt.core.wire import Reader, Writer
 
 _KIND = b"R"
-_SCATTER, _SPAN, _ORIGIN = 1, 2, 4
+_SCATTER, _SPAN, _ORIGIN, _UNIT = 1, 2, 4, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +27,7 @@ class StatisticsRequest(Value):
         scatter: whether to report the scatter; MPT-lite does without.
         span: (k, d) or None, the latest reference prototypes.
         origin: (d,) or None, a vector near the features.
+        unit: whether features are divided by their length first, as iCaRL does.
     """
 
     round: int
@@ -36,6 +37,7 @@ class StatisticsRequest(Value):
     scatter: bool = True
     span: Floats | None = None
     origin: Floats | None = None
+    unit: bool = False
 
     def __post_init__(self) -> None:
         num_classes = check.as_int(self.num_classes, "num_classes", least=1)
@@ -51,6 +53,7 @@ class StatisticsRequest(Value):
             "scatter": bool(self.scatter),
             "span": span,
             "origin": origin,
+            "unit": bool(self.unit),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -58,7 +61,7 @@ class StatisticsRequest(Value):
     def answer(self, features: ArrayLike, labels: ArrayLike) -> bytes:
         """On a vehicle: the statistics of its samples, as float32 bytes without span and origin."""
         stats = ClassStatistics.from_features(
-            features,
+            unit(np.asarray(features, dtype=np.float64)) if self.unit else features,
             labels,
             self.num_classes,
             watched=self.watched,
@@ -84,7 +87,12 @@ class StatisticsRequest(Value):
 
     def to_bytes(self) -> bytes:
         """The request as bytes for `from_bytes`."""
-        flags = _SCATTER * self.scatter | _SPAN * (self.span is not None) | _ORIGIN * (self.origin is not None)
+        flags = (
+            _SCATTER * self.scatter
+            | _SPAN * (self.span is not None)
+            | _ORIGIN * (self.origin is not None)
+            | _UNIT * self.unit
+        )
         d = len(self.origin) if self.origin is not None else self.span.shape[1] if self.span is not None else 0
         rows = 0 if self.span is None else len(self.span)
         writer = Writer(_KIND, flags, "float64")
@@ -98,7 +106,7 @@ class StatisticsRequest(Value):
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> "StatisticsRequest":
         """What `to_bytes` was called on."""
-        reader = Reader(data, _KIND, _SCATTER | _SPAN | _ORIGIN)
+        reader = Reader(data, _KIND, _SCATTER | _SPAN | _ORIGIN | _UNIT)
         number, num_classes, num_watched, num_held_out, d, rows = reader.numbers("6I")
         watched, held_out = reader.integers(num_watched), reader.integers(num_held_out)
         span = reader.exact(rows, d) if reader.flags & _SPAN else None
@@ -112,4 +120,11 @@ class StatisticsRequest(Value):
             bool(reader.flags & _SCATTER),
             span,
             origin,
+            bool(reader.flags & _UNIT),
         )
+
+
+def unit(rows: Floats) -> Floats:
+    """Each row divided by its length; a row of zeros stays one."""
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1.0)

@@ -1,12 +1,32 @@
 """One round after training: what vehicles can answer, what the server may ask, and what it costs."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
-from mpt.core import ClassStatistics
+from mpt.core import ClassStatistics, StatisticsError
 from mpt.federation.request import StatisticsRequest
 from mpt.methods.protocol import Answer, Cost, Local
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """What came of one statistics request. The answers themselves are not kept, however many vehicles there are.
+
+    Attributes:
+        everybody: the sum of all reports.
+        staying: of those of the vehicles that do not leave after this round; None where nobody stays.
+        bytes_up: of all answers.
+        vehicle_seconds: that the vehicles took to make them.
+        server_seconds: that it took to read and merge them.
+    """
+
+    everybody: ClassStatistics
+    staying: ClassStatistics | None
+    bytes_up: int
+    vehicle_seconds: float
+    server_seconds: float
 
 
 @dataclass
@@ -24,29 +44,40 @@ class Exchange:
     locals: Mapping[int, Local]
     leaving: frozenset[int] = frozenset()
     spent: float = 0.0
-    _answers: dict[bytes, tuple[dict[int, bytes], float]] = field(default_factory=dict)
-    _merged: dict[tuple[bytes, bool], tuple[ClassStatistics, float]] = field(default_factory=dict)
+    _merged: dict[bytes, Merged] = field(default_factory=dict)
 
     def channel(self, cost: Cost) -> "Channel":
         """The vehicles as one method reaches them, charging `cost`."""
         return Channel(self, cost)
 
-    def statistics(self, question: bytes) -> tuple[dict[int, bytes], float]:
-        """Everybody's answer to a statistics request, by id, and the seconds that took; made once."""
-        if question not in self._answers:
-            self._answers[question] = self.collect(question, _statistics)
-        return self._answers[question]
-
-    def merge(self, request: StatisticsRequest, *, staying: bool) -> tuple[ClassStatistics, float, bool]:
-        """The answers merged, the seconds that takes the server, and whether it has just been done; it is done once."""
-        key = request.to_bytes(), staying
-        new = key not in self._merged
+    def statistics(self, request: StatisticsRequest) -> tuple[Merged, bool]:
+        """Everybody's answer to a statistics request, merged as it arrives, and whether that has just been done."""
+        question = request.to_bytes()
+        new = question not in self._merged
         if new:
-            answers, _ = self.statistics(key[0])
-            start, leaving = time.perf_counter(), self.leaving if staying else frozenset()
-            reports = [request.read(answer) for vehicle, answer in answers.items() if vehicle not in leaving]
-            self._merged[key] = sum(reports[1:], reports[0]), time.perf_counter() - start
-        return *self._merged[key], new
+            self._merged[question] = self._merge(question, request)
+        return self._merged[question], new
+
+    def _merge(self, question: bytes, request: StatisticsRequest) -> Merged:
+        size, seconds, start = 0, 0.0, time.perf_counter()
+
+        def arriving(vehicles: Iterable[int]) -> Iterator[ClassStatistics]:
+            nonlocal size, seconds
+            for vehicle in vehicles:
+                local, begun = self.locals[vehicle], time.perf_counter()
+                answer = local.answer(StatisticsRequest.from_bytes(question))
+                seconds += time.perf_counter() - begun
+                size += len(answer)
+                yield request.read(answer)
+
+        vehicles = sorted(self.locals)
+        stay = [v for v in vehicles if v not in self.leaving]
+        leave = [v for v in vehicles if v in self.leaving]
+        staying = ClassStatistics.merge(arriving(stay)) if stay else None
+        everybody = ClassStatistics.merge(chain([staying] if staying else [], arriving(leave)))
+        took = time.perf_counter() - start
+        self.spent += seconds
+        return Merged(everybody, staying, size, seconds, took - seconds)
 
     def collect(self, question: bytes, answer: Answer) -> tuple[dict[int, bytes], float]:
         """Everybody's answer, by id, and the seconds that took without the forward pass."""
@@ -76,27 +107,26 @@ class Channel:
 
     def report(self, request: StatisticsRequest, *, staying: bool = False) -> ClassStatistics:
         """Everybody's statistics merged, or those of the vehicles that do not leave after this round."""
+        merged, new = self.exchange.statistics(request)
         question = request.to_bytes()
-        answers, seconds = self.exchange.statistics(question)
         if question not in self.asked:
             self.asked[question] = request
-            self._charge(question, answers, seconds)
-        merged, took, new = self.exchange.merge(request, staying=staying)
-        self.spared += 0.0 if new else took
-        return merged
+            self._charge(len(question) * len(self.exchange.locals), merged.bytes_up, merged.vehicle_seconds)
+            self.spared += 0.0 if new else merged.server_seconds
+        if not staying:
+            return merged.everybody
+        if merged.staying is None:
+            raise StatisticsError("report: no vehicle stays after this round, at least one should")
+        return merged.staying
 
     def ask(self, question: bytes, answer: Answer) -> list[bytes]:
         """Everybody's answer to a question of the method's own."""
         answers, seconds = self.exchange.collect(question, answer)
-        self._charge(question, answers, seconds)
+        self._charge(len(question) * len(answers), sum(map(len, answers.values())), seconds)
         return list(answers.values())
 
-    def _charge(self, question: bytes, answers: Mapping[int, bytes], seconds: float) -> None:
+    def _charge(self, bytes_down: int, bytes_up: int, vehicle_seconds: float) -> None:
         self.cost.messages += 1
-        self.cost.bytes_down += len(question) * len(answers)
-        self.cost.bytes_up += sum(map(len, answers.values()))
-        self.cost.vehicle_seconds += seconds
-
-
-def _statistics(question: bytes, local: Local) -> bytes:
-    return local.answer(StatisticsRequest.from_bytes(question))
+        self.cost.bytes_down += bytes_down
+        self.cost.bytes_up += bytes_up
+        self.cost.vehicle_seconds += vehicle_seconds

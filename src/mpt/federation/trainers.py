@@ -24,14 +24,15 @@ from mpt.learning.stacked.schedule import Schedule, draw
 from mpt.learning.training import channels_last
 
 MOST_CLASSES, MOST_BATCH = 128, 256
+WORTH_COMPILING = 10_000
 
 
-def fast_trainer(model: Classifier, settings: Settings, precision: Precision = "auto") -> Trainer:
+def fast_trainer(model: Classifier, settings: Settings, precision: Precision = "auto", steps: int = 0) -> Trainer:
     """The fastest trainer for a model where it is.
 
     On a GPU: all vehicles side by side for cnn3 (needs Triton, which comes with torch's CUDA builds), else one after
     the other by replaying a captured step. On a CPU: in channels-last. `precision` concerns GPUs; "auto" is bfloat16
-    with float32 parameters and sums.
+    with float32 parameters and sums. `steps` is about how many batches there will be: many are worth compiling for.
     """
     if model.head.weight.device.type != "cuda":
         return train_channels_last
@@ -39,7 +40,7 @@ def fast_trainer(model: Classifier, settings: Settings, precision: Precision = "
     if stackable(model, settings):
         return StackedTrainer(chosen)
     if can_be_graphed(model):
-        return GraphedTrainer(chosen)
+        return GraphedTrainer(chosen, compiled=steps >= WORTH_COMPILING and find_spec("triton") is not None)
     return train_plain
 
 
@@ -173,6 +174,7 @@ class GraphedTrainer:
     """One vehicle after the other, any backbone on a GPU."""
 
     precision: Precision = "bfloat16"
+    compiled: bool = False
     _steps: GraphedSteps | None = None
 
     def __call__(self, model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
@@ -182,7 +184,7 @@ class GraphedTrainer:
 
     def _train(self, model: Classifier, job: Job) -> dict[str, Tensor]:
         if self._steps is None or self._steps.settings != job.settings:
-            self._steps = GraphedSteps(model, job.settings, mixed=self.precision == "bfloat16")
+            self._steps = GraphedSteps(model, job.settings, mixed=self.precision == "bfloat16", compiled=self.compiled)
         running = RunningAverage(model)
         for vehicle, samples in sorted(job.vehicles.items()):
             if not len(samples.labels):

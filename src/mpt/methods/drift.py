@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from mpt.core.validation import Floats
-from mpt.methods.icarl import unit
+from mpt.federation.request import unit
 from mpt.methods.messages import pack, total, unpack
 from mpt.methods.protocol import Local, Now, Training
 

@@ -4,16 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpt.core import ClassStatistics
 from mpt.core.validation import Floats, Ints
-from mpt.federation.request import StatisticsRequest
-from mpt.methods.protocol import Local, Now, Training
-
-
-def unit(rows: Floats) -> Floats:
-    """Each row divided by its length; a row of zeros stays one."""
-    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
-    return rows / np.where(lengths > 0, lengths, 1.0)
+from mpt.federation.request import unit
+from mpt.methods.protocol import Now, Training
 
 
 @dataclass(frozen=True)
@@ -35,11 +28,6 @@ class Cosine:
         return weight, np.where(missing, -np.inf, 0.0)
 
 
-def answer(question: bytes, local: Local) -> bytes:
-    """On a vehicle: counts, and sums of unit features, of each class."""
-    return StatisticsRequest.from_bytes(question).answer(unit(local.features), local.labels)
-
-
 @dataclass(frozen=True)
 class Icarl:
     """Features are normalised, averaged, and normalised again; the nearest is the one with the largest cosine."""
@@ -52,7 +40,4 @@ class Icarl:
 
     def track(self, kept: None, now: Now) -> tuple[None, Cosine]:
         """Means of unit features over the samples that are there."""
-        request = now.request(scatter=False)
-        answers = now.ask(request.to_bytes(), answer)
-        stats: ClassStatistics = sum(map(request.read, answers[1:]), request.read(answers[0]))
-        return None, Cosine(stats.means)
+        return None, Cosine(now.report(now.request(scatter=False, unit=True)).means)

@@ -112,13 +112,11 @@ class Stack:
         }
         for name, array in arrays.items():
             tensor, held = torch.from_numpy(array), getattr(self, name, None)
-            if self.device.type == "cuda":
-                tensor = tensor.pin_memory()
             if held is None or held.numel() < tensor.numel() or held.dtype != tensor.dtype:
                 held = torch.zeros(tensor.numel() * 2, dtype=tensor.dtype, device=self.device)
                 setattr(self, name, held)
                 self._graphs.clear()
-            held[: tensor.numel()].copy_(tensor.reshape(-1), non_blocking=True)
+            held[: tensor.numel()].copy_(tensor.reshape(-1))
         where = (images.data_ptr(), labels.data_ptr(), schedule.flips.ndim, schedule.shifts.ndim)
         if where != self._where:
             self._where, self.images, self.labels = where, images, labels
