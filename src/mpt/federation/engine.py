@@ -1,9 +1,9 @@
 """The whole federation on one machine, all trainings in lockstep: train, average, re-embed, read out every method."""
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from mpt.data import Dataset, Split
+from mpt.federation.background import Background
 from mpt.federation.evaluation import Anchor, Judge, Row, Seen
 from mpt.federation.features import Features
+from mpt.federation.grouped import Groups, chunks, group
 from mpt.federation.partition import Partition, concentrate
 from mpt.federation.plan import Plan
 from mpt.federation.scenario import Event, PlanError, check_vehicles, departure, left_after, present
@@ -58,13 +60,56 @@ def run(
 ) -> list[Row]:
     """All rows of one seed."""
     federation = Federation(dataset, plan, torch.device(device), trainer)
-    state, rows = federation.start(), list[Row]()
-    while state.round < plan.rounds:
-        state, new = federation.advance(state)
+    rows: list[Row] = []
+    for state, new in rounds(federation, federation.start()):
         rows.extend(new)
         if progress is not None:
             progress(state.round, new)
     return rows
+
+
+def rounds(federation: "Federation", state: State) -> Iterator[tuple[State, list[Row]]]:
+    """The rounds after `state`, as `Federation.advance` gives them."""
+    for (after,), (rows,) in rounds_together([federation], [state]):
+        yield after, rows
+
+
+def rounds_together(
+    federations: Sequence["Federation"], states: Sequence[State]
+) -> Iterator[tuple[list[State], list[list[Row]]]]:
+    """The rounds of several federations, which are in the same round and trained in one call of the first's trainer.
+
+    On a GPU a round trains while the methods are read out of the one before it: training does not wait for them.
+    """
+    first = federations[0]
+    coming, finished, pending = list(states), list(states), None
+    with Background(first.device, beside=first.plan.precision != "float32") as background:
+        while True:
+            trained = _train_together(federations, coming) if coming[0].round < first.plan.rounds else None
+            if pending is not None:
+                done = pending()
+                finished = [state for state, _ in done]
+                yield finished, [rows for _, rows in done]
+            if trained is None:
+                return
+            pending = background.submit(partial(_finish_together, federations, finished, trained))
+            coming = [f.trained(s, mine) for f, s, mine in zip(federations, coming, trained, strict=True)]
+
+
+Trained = dict["JobKey", dict[str, Tensor]]
+
+
+def _train_together(federations: Sequence["Federation"], states: Sequence[State]) -> list[Trained]:
+    jobs = [f.jobs(state) for f, state in zip(federations, states, strict=True)]
+    first = federations[0]
+    models = iter(first.train(first.model, [job for some in jobs for job in some.values()]))
+    return [{key: next(models) for key in some} for some in jobs]
+
+
+def _finish_together(
+    federations: Sequence["Federation"], states: Sequence[State], trained: Sequence[Trained]
+) -> list[tuple[State, list[Row]]]:
+    return [f.finish(state, mine) for f, state, mine in zip(federations, states, trained, strict=True)]
 
 
 def run_together(
@@ -77,16 +122,12 @@ def run_together(
     federations = [Federation(dataset, plan, torch.device(device)) for plan in plans]
     if len({(p.backbone, p.settings, p.rounds, p.engine, p.precision) for p in plans}) != 1:
         raise PlanError("plans: they differ in backbone, training, rounds, engine or precision, should be the same")
-    first = federations[0]
-    states, rows = [f.start() for f in federations], [list[Row]() for _ in plans]
-    for number in range(1, first.plan.rounds + 1):
-        jobs = [f.jobs(state) for f, state in zip(federations, states, strict=True)]
-        trained = iter(first.train(first.model, [job for some in jobs for job in some.values()]))
-        for i, (federation, some) in enumerate(zip(federations, jobs, strict=True)):
-            states[i], new = federation.finish(states[i], {key: next(trained) for key in some})
-            rows[i].extend(new)
+    rows = [list[Row]() for _ in plans]
+    for states, new in rounds_together(federations, [f.start() for f in federations]):
+        for mine, some in zip(rows, new, strict=True):
+            mine.extend(some)
         if progress is not None:
-            progress(number, [row for mine in rows for row in mine if row.round == number])
+            progress(states[0].round, [row for some in new for row in some])
     return rows
 
 
@@ -122,7 +163,7 @@ class Federation:
     methods: Sequence[Method] = ()
     partition: Partition = field(init=False)
     _earlier: dict[int, Features] = field(default_factory=dict, init=False)
-    _classes: dict[int, Tensor] = field(default_factory=dict, init=False)
+    _groups: dict[tuple[int, tuple[int, ...]], Groups] = field(default_factory=dict, init=False)
     _loaded: dict[str, Tensor] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -227,10 +268,13 @@ class Federation:
             jobs[key] = Job(start, chosen, self.plan.settings, self.plan.seed, number, key.calibrates)
         return jobs
 
+    def trained(self, state: State, trained: Mapping["JobKey", dict[str, Tensor]]) -> State:
+        """The next round before any method has looked at it: enough to go on training."""
+        return State(state.round + 1, {t: trained[self._key(state, t)] for t in self.trainings})
+
     def finish(self, state: State, trained: Mapping["JobKey", dict[str, Tensor]]) -> tuple[State, list[Row]]:
         """The next round, given its new global models."""
-        number = state.round + 1
-        models = {training: trained[self._key(state, training)] for training in self.trainings}
+        number, models = state.round + 1, self.trained(state, trained).models
         earlier = models if number == self.plan.depart_at else state.earlier
         rows, kept, anchor = list[Row](), state.kept, state.anchor
         if self.plan.evaluates(number):
@@ -301,12 +345,15 @@ class Federation:
             self._loaded = state
         return embed(self._embedder, images).double()
 
-    def classes_of(self, vehicle: int) -> Tensor:
-        """(n, C) float64 on the device: 1 where a vehicle's sample has the class."""
-        if vehicle not in self._classes:
-            labels = self.vehicles[vehicle].labels
-            self._classes[vehicle] = torch.nn.functional.one_hot(labels, self.dataset.num_classes).double()
-        return self._classes[vehicle]
+    def groups(self, vehicle: int, here: tuple[int, ...]) -> Groups:
+        """The vehicles whose statistics are made together with this one's, among those that are present."""
+        if (vehicle, here) not in self._groups:
+            sizes = [len(self.labels[v]) for v in here]
+            chunk = next(c for c in chunks(here, sizes, self.dataset.num_classes, self.model.dim) if vehicle in c)
+            made = group(chunk, [self.vehicles[v].labels for v in chunk], self.dataset.num_classes)
+            self._groups = {**self._groups, **{(v, here): made for v in chunk}} if len(chunk) == len(here) else {}
+            return made
+        return self._groups[vehicle, here]
 
     def _on_device(self, split: Split) -> tuple[Tensor, Tensor]:
         images = torch.from_numpy(np.array(split.images)).permute(0, 3, 1, 2).contiguous()

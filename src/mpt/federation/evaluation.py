@@ -91,7 +91,7 @@ class _Locals(Mapping[int, Local]):
             seen.federation.labels[vehicle],
             partial(features.vehicle, vehicle),
             partial(seen.earlier, vehicle),
-            partial(features.report, vehicle) if seen.federation.device.type != "cpu" else None,
+            partial(features.report, vehicle, seen.here) if seen.federation.device.type != "cpu" else None,
         )
 
     def __iter__(self) -> Iterator[int]:

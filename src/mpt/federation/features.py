@@ -2,16 +2,16 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from mpt.core import ClassStatistics
-from mpt.core.equations import span_basis
 from mpt.core.validation import Floats, Ints
+from mpt.federation.grouped import statistics
 from mpt.federation.metrics import confusion_matrix
 from mpt.federation.request import StatisticsRequest
 from mpt.methods.protocol import Readout
@@ -31,6 +31,7 @@ class Features:
         self.federation, self.model = federation, model
         self.seconds = 0.0
         self._vehicles: dict[int, Tensor] = {}
+        self._reports: dict[bytes, dict[int, ClassStatistics]] = {}
 
     def embed_vehicles(self, vehicles: Sequence[int]) -> None:
         """Embed the samples of several vehicles, together where there is a GPU to fill."""
@@ -47,10 +48,18 @@ class Features:
         self.embed_vehicles([vehicle])
         return _array(self._vehicles[vehicle])
 
-    def report(self, vehicle: int, request: StatisticsRequest) -> ClassStatistics:
-        """A vehicle's statistics, made on the device."""
-        self.embed_vehicles([vehicle])
-        return statistics(self._vehicles[vehicle], self.federation.classes_of(vehicle), request)
+    def report(self, vehicle: int, here: tuple[int, ...], request: StatisticsRequest) -> ClassStatistics:
+        """A vehicle's statistics, made on the device together with those of others that are present."""
+        question = request.to_bytes()
+        if vehicle not in self._reports.get(question, {}):
+            whole = self._reports.get(replace(request, scatter=True).to_bytes(), {}).get(vehicle)
+            if whole is not None:
+                return replace(whole, scatter=None)
+            self.embed_vehicles(here)
+            groups = self.federation.groups(vehicle, here)
+            joined = torch.cat([self._vehicles[v] for v in groups.vehicles])
+            self._reports[question] = statistics(joined, groups, request)
+        return self._reports[question][vehicle]
 
     @cached_property
     def test_mean(self) -> Floats:
@@ -89,46 +98,9 @@ class Features:
         start = time.perf_counter()
         features = self.federation.embed(self.model, images)
         if features.device.type == "cuda":
-            torch.cuda.synchronize(features.device)
+            torch.cuda.current_stream(features.device).synchronize()
         self.seconds += time.perf_counter() - start
         return features
-
-
-def statistics(features: Tensor, of_class: Tensor, request: StatisticsRequest) -> ClassStatistics:
-    """`ClassStatistics.from_features` on a device, in float64 there.
-
-    Args:
-        features: (n, d) float64.
-        of_class: (n, C) float64, 1 where a sample has the class.
-        request: what to make.
-    """
-    device, d = features.device, features.shape[1]
-    h = features
-    if request.unit:
-        lengths = h.norm(dim=1, keepdim=True)
-        h = h / torch.where(lengths > 0, lengths, 1.0)
-    if request.origin is not None:
-        h = h - torch.from_numpy(np.array(request.origin)).to(device)
-    outside = h
-    if request.span is not None:
-        basis = torch.from_numpy(np.ascontiguousarray(span_basis(request.span))).to(device)
-        outside = h - (h @ basis) @ basis.T
-    sizes = (outside * outside).sum(dim=1, keepdim=True)
-    parts = [of_class.sum(dim=0), (of_class.T @ h).reshape(-1), (of_class.T @ sizes).reshape(-1)]
-    if request.scatter:
-        kept = h * (1 - of_class[:, list(request.watched)].sum(dim=1, keepdim=True))
-        products = kept.T @ kept
-        parts.append(((products + products.T) / 2).reshape(-1))
-    counts, sums, squares, *rest = np.split(_array(torch.cat(parts)), np.cumsum([len(part) for part in parts[:-1]]))
-    return ClassStatistics(
-        counts.round().astype(np.int64),
-        sums.reshape(-1, d),
-        squares,
-        rest[0].reshape(d, d) if rest else None,
-        request.watched,
-        request.span,
-        np.zeros(d) if request.origin is None else request.origin,
-    )
 
 
 def _array(tensor: Tensor) -> Floats:

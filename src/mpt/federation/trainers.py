@@ -179,7 +179,8 @@ class GraphedTrainer:
 
     def __call__(self, model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
         """The averaged models, one a job."""
-        with _cudnn(tf32=self.precision == "tf32"):
+        exact = self.precision == "float32"
+        with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=not exact):
             return [self._train(model, job) for job in jobs]
 
     def _train(self, model: Classifier, job: Job) -> dict[str, Tensor]:
@@ -198,18 +199,3 @@ class GraphedTrainer:
 def _shift(samples: Samples, num_classes: int) -> Tensor:
     """(C,): what FedLC takes off a vehicle's logits."""
     return calibration(torch.bincount(samples.labels, minlength=num_classes)).float()
-
-
-class _cudnn:  # noqa: N801 - a context manager
-    """cuDNN's own choice among algorithms by trying them, with or without tf32, and as before afterwards."""
-
-    def __init__(self, *, tf32: bool) -> None:
-        self.tf32 = tf32
-
-    def __enter__(self) -> None:
-        backend = torch.backends.cudnn
-        self.before = backend.benchmark, backend.allow_tf32
-        backend.benchmark, backend.allow_tf32 = True, self.tf32
-
-    def __exit__(self, *_: object) -> None:
-        torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = self.before

@@ -76,7 +76,7 @@ class GraphedSteps:
                 self._step(*held)
         torch.cuda.current_stream(self.device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self._step(*held)
         with torch.no_grad():
             for tensor, was in zip(changing, before, strict=True):

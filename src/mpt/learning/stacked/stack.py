@@ -141,7 +141,7 @@ class Stack:
             ):
                 tensor.copy_(was)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 self._step(vehicles)
             self._graphs[vehicles] = graph
         for _ in range(steps):

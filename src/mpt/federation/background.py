@@ -1,0 +1,39 @@
+"""Work that goes on beside training: on a GPU in a thread of its own and a stream of its own, elsewhere at once."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+Result = TypeVar("Result")
+
+
+class Background:
+    """Does one piece of work after the other; what it gives is asked for later."""
+
+    def __init__(self, device: torch.device, *, beside: bool = True) -> None:
+        self.device = device
+        self._worker = ThreadPoolExecutor(1, "readout") if beside and device.type == "cuda" else None
+
+    def __enter__(self) -> "Background":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._worker is not None:
+            self._worker.shutdown(cancel_futures=True)
+
+    def submit(self, work: Callable[[], Result]) -> Callable[[], Result]:
+        """Begin; calling what comes back waits for the result. All that is queued on the device is done before."""
+        if self._worker is None:
+            result = work()
+            return lambda: result
+        torch.cuda.current_stream(self.device).synchronize()
+        return self._worker.submit(self._on_a_stream, work).result
+
+    def _on_a_stream(self, work: Callable[[], Result]) -> Result:
+        stream = torch.cuda.Stream(self.device, priority=-1)  # type: ignore[no-untyped-call]
+        with torch.cuda.device(self.device), torch.cuda.stream(stream):
+            result = work()
+            stream.synchronize()
+        return result
