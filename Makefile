@@ -13,7 +13,7 @@ help:
 
 # Runs anew every time. Without --overwrite, what runs/demo holds of these settings would be gone on from or shown.
 demo: .venv/ready
-	$(BIN)/mpt run --dataset road --rare truck --per-class 300 --rounds 30 --epochs 2 --out runs/demo --overwrite \
+	$(BIN)/mpt run --dataset road --rare truck --per-class 300 --rounds 25 --epochs 2 --out runs/demo --overwrite \
 	  --methods fedavg,ccvr,icarl,sdc,ldc,frozen,remaining-mean,mpt,mpt-lite,oracle,oracle-train
 
 tour: .venv/ready

@@ -60,7 +60,8 @@ class Folder:
         names = ("manifest.json", "config.toml", *(f"{t}.csv" for t in COLUMNS), "samples.png", "report.html")
         for name in names:
             (self.path / name).unlink(missing_ok=True)
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        for folder in (self.checkpoints, self.path / "tensorboard"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def found(self) -> Tables | None:
         """The tables of a finished run of these settings, perhaps of fewer seeds; None: there is none.

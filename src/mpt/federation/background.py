@@ -2,9 +2,14 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import Any, TypeVar
 
 import torch
+
+SMALL = 256
+"""Up to this feature dimension the server's matrices are faster with one thread than with several that wait."""
 
 Result = TypeVar("Result")
 
@@ -37,3 +42,25 @@ class Background:
             result = work()
             stream.synchronize()
         return result
+
+
+def few_threads(dim: int) -> AbstractContextManager[Any]:
+    """Inside, NumPy's and SciPy's products of small matrices use one thread.
+
+    NumPy and SciPy have each their own threads, and torch has others; idle ones spin for a while and take the cores
+    from those that work.
+    """
+    controller = _controller()
+    if dim > SMALL or controller is None:
+        return nullcontext()
+    limited: AbstractContextManager[Any] = controller.limit(limits=1, user_api="blas")
+    return limited
+
+
+@cache
+def _controller() -> Any:
+    try:
+        from threadpoolctl import ThreadpoolController  # noqa: PLC0415 - comes with scikit-learn
+    except ImportError:
+        return None
+    return ThreadpoolController()

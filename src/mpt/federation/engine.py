@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mpt.data import Dataset, Split
-from mpt.federation.background import Background
+from mpt.federation.background import Background, few_threads
 from mpt.federation.evaluation import Anchor, Judge, Row, Seen
 from mpt.federation.features import Features
 from mpt.federation.grouped import Groups, chunks, group
@@ -277,8 +277,10 @@ class Federation:
         number, models = state.round + 1, self.trained(state, trained).models
         earlier = models if number == self.plan.depart_at else state.earlier
         rows, kept, anchor = list[Row](), state.kept, state.anchor
-        if self.plan.evaluates(number):
-            kept = dict(kept)
+        if not self.plan.evaluates(number):
+            return State(number, models, earlier, kept, anchor), rows
+        kept = dict(kept)
+        with few_threads(self.model.dim):
             seen = self._seen(number, models, earlier)
             judge = Judge(self.plan, number)
             held_out = seen.get("held-out")
