@@ -1,11 +1,13 @@
 """Real images at paper scale: the two ridges on the tuning classes, then every method on the reported ones.
 
-    python benchmarks/real_images.py pack FOLDER OUT     # FOLDER/NAME-{train,test}.parquet to OUT/NAME.npz
-    python benchmarks/real_images.py tune OUT RESULTS [--seconds 550]
-    python benchmarks/real_images.py report OUT RESULTS --ridge 0.2 --cov-ridge 0.1 [--seconds 550]
+    python benchmarks/real_images.py pack FOLDER PACKED     # FOLDER/NAME-{train,test}.parquet to PACKED/NAME.npz
+    python benchmarks/real_images.py tune PACKED RESULTS
+    python benchmarks/real_images.py report PACKED RESULTS
+    python benchmarks/real_images.py tables RESULTS         # the tables of docs/results.md
 
-`pack` keeps the JPEG bytes, so that a machine with a GPU needs neither pyarrow nor much room. One file a cell, written
-as soon as the cell is done; after `--seconds` no further round is begun, and what is there is written.
+`pack` keeps the JPEG bytes, so that a machine with a GPU needs neither pyarrow nor much room. All seeds of a cell are
+trained together. RESULTS/tune.csv and RESULTS/report.csv are written anew after every cell; cells that are there are
+not run again, and after `--seconds` no further one is begun.
 """
 
 import argparse
@@ -20,6 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from PIL import Image
+from scipy import stats
 
 try:
     import pyarrow.parquet as pq
@@ -28,7 +31,7 @@ except ImportError:
 
 from mpt.core import Deposit, NearestClassMean
 from mpt.data import Dataset, Split
-from mpt.federation.engine import Federation
+from mpt.federation.engine import run_together
 from mpt.federation.evaluation import Row
 from mpt.federation.plan import Plan
 from mpt.methods import Method, Now, find_method
@@ -45,6 +48,11 @@ REPORTED = [
     ("cars-bodytype", "van", 0.02),
     ("cifar10", "truck", 0.02),
     ("cifar10", "truck", 0.1),
+]
+COLUMNS = [
+    *("dataset", "rare", "remaining", "seed", "round", "method", "readout"),
+    *("rare_f1", "rare_precision", "rare_recall", "balanced_accuracy", "others_accuracy"),
+    *("prototype_distance", "bytes_up", "bytes_down"),
 ]
 RIDGES, COV_RIDGES = (0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0), (0.01, 0.03, 0.1, 0.3, 1.0)
 ROWS = [
@@ -63,7 +71,9 @@ ROWS = [
     "ldc:all",
     "oracle",
     "oracle-train",
+    "live",
     "fedavg",
+    "fedlc",
     "ccvr",
 ]
 
@@ -121,80 +131,155 @@ def unpack(folder: Path, name: str) -> Dataset:
 
 
 def run_cell(
-    dataset: Dataset, rare: str, remaining: float, methods: list[Method], *, until: float, rounds: int
+    dataset: Dataset, rare: str, remaining: float, methods: list[Method], *, seeds: int, rounds: int
 ) -> list[Row]:
-    """All rows of one cell, seed 0, or those made before `until`."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    plan = Plan(
-        rare=dataset.class_index(rare),
-        methods=(),
-        remaining=remaining,
-        rounds=rounds,
-        depart_at=min(15, rounds - 1),
-        eval_every=10,
-    )
-    federation, rows = Federation(dataset, plan, device, methods=methods), list[Row]()
-    state = federation.start()
-    while state.round < rounds:
-        state, new = federation.advance(state)
-        rows += new
-        if state.round % 25 == 0:
-            print(f"  {dataset.name} {rare} {remaining:.0%} round {state.round}", flush=True)
-        if time.monotonic() > until:
-            print("  out of time")
-            break
-    return rows
+    """All rows of one cell."""
+    plans = [
+        Plan(
+            rare=dataset.class_index(rare),
+            methods=(),
+            remaining=remaining,
+            rounds=rounds,
+            depart_at=min(15, rounds - 1),
+            eval_every=10,
+            seed=seed,
+        )
+        for seed in range(seeds)
+    ]
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return [row for rows in run_together(dataset, plans, device=device, methods=methods) for row in rows]
 
 
-def save(path: Path, rows: list[Row]) -> None:
-    """One line a method and round."""
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        scored = ["rare_f1", "precision", "recall", "accuracy", "balanced"]
-        writer.writerow(["seed", "round", "method", "readout", *scored, "prototype_distance", "bytes_up", "bytes_down"])
-        for r in rows:
-            s = r.scores
-            scores = (s.rare_f1, s.rare_precision, s.rare_recall, s.accuracy, s.balanced_accuracy)
-            distance = "" if r.prototype_distance is None else f"{r.prototype_distance:.4f}"
-            cells = [f"{value:.4f}" for value in scores]
-            writer.writerow(
-                [r.seed, r.round, r.method, r.readout, *cells, distance, r.cost.bytes_up, r.cost.bytes_down]
-            )
+def record(name: str, rare: str, remaining: float, row: Row) -> list[str]:
+    """The cells of one line."""
+    scores, distance = row.scores, row.prototype_distance
+    figures = (scores.rare_f1, scores.rare_precision, scores.rare_recall, scores.balanced_accuracy)
+    return [
+        *(name, rare, f"{remaining:g}", str(row.seed), str(row.round), row.method, row.readout),
+        *(f"{value:.4f}" for value in (*figures, scores.others_accuracy)),
+        "" if distance is None else f"{distance:.4f}",
+        *(str(row.cost.bytes_up), str(row.cost.bytes_down)),
+    ]
 
 
-def main() -> None:
-    """Run the cells one after the other and print a short table for each."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["pack", "tune", "report"])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--ridge", type=float, default=0.2)
-    parser.add_argument("--cov-ridge", type=float, default=0.1)
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--seconds", type=float, default=1e9)
-    args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-    if args.what == "pack":
-        pack(args.folder, args.out)
-        return
-    until = time.monotonic() + args.seconds
-    methods: list[Any] = [find_method(name, ridge=args.ridge, cov_ridge=args.cov_ridge) for name in ROWS]
-    if args.what == "tune":
-        grid = [(ridge, cov_ridge) for ridge in RIDGES for cov_ridge in COV_RIDGES]
-        methods = [Tried(Mpt(ridge=r, cov_ridge=c), f"mpt ridge={r} cov_ridge={c}") for r, c in grid]
-        methods += [find_method(name) for name in ("oracle-train", "remaining-mean", "frozen")]
+def run_cells(args: argparse.Namespace) -> None:
+    """Run the cells that are not there yet, one after the other, and print a short table for each."""
+    until, path = time.monotonic() + args.seconds, args.out / f"{args.what}.csv"
+    lines = list(csv.reader(path.open()))[1:] if path.exists() else []
+    done = {tuple(line[:3]) for line in lines}
     for name, rare, remaining in TUNING if args.what == "tune" else REPORTED:
-        if time.monotonic() > until:
-            break
-        dataset = unpack(args.folder, name)
-        rows = run_cell(dataset, rare, remaining, methods, until=until, rounds=args.rounds)
-        save(args.out / f"{args.what}-{name}-{rare}-{remaining * 100:.0f}.csv", rows)
+        if (name, rare, f"{remaining:g}") in done or time.monotonic() > until:
+            continue
+        start = time.monotonic()
+        rows = run_cell(
+            unpack(args.folder, name), rare, remaining, METHODS[args.what](), seeds=args.seeds, rounds=args.rounds
+        )
+        lines += [record(name, rare, remaining, row) for row in rows]
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([COLUMNS, *lines])
+        print(f"{name} {rare} {remaining:.0%}: {time.monotonic() - start:.0f} s", flush=True)
         after: dict[str, list[float]] = {}
         for row in rows:
             if row.round > 15:
                 after.setdefault(row.method, []).append(row.scores.rare_f1)
-        for method, f1 in sorted(after.items(), key=lambda item: -np.mean(item[1])):
-            print(f"    {method:34s} mean {np.mean(f1):.3f}  last {f1[-1]:.3f}", flush=True)
+        for method, f1 in sorted(after.items(), key=lambda item: -np.mean(item[1]))[:24]:
+            print(f"    {method:34s} {np.mean(f1):.3f}", flush=True)
+
+
+def tuned() -> list[Any]:
+    """MPT with every pair of ridges, and what to compare it with."""
+    tried = [Tried(Mpt(ridge=r, cov_ridge=c), f"{r:g} {c:g}") for r in RIDGES for c in COV_RIDGES]
+    return tried + [find_method(name) for name in ("oracle-train", "remaining-mean", "frozen")]
+
+
+METHODS = {"tune": tuned, "report": lambda: [find_method(name) for name in ROWS]}
+
+
+def means(path: Path) -> dict[tuple[str, ...], dict[str, dict[str, tuple[float, float, float]]]]:
+    """By cell, method and seed: F1's mean after the departure, at the last round, and the others' accuracy there."""
+    found: dict[tuple[str, ...], dict[str, dict[str, list[tuple[int, float, float]]]]] = {}
+    with path.open() as file:
+        for line in csv.DictReader(file):
+            if int(line["round"]) > 15:
+                seeds = found.setdefault(tuple(line[c] for c in COLUMNS[:3]), {}).setdefault(line["method"], {})
+                entry = int(line["round"]), float(line["rare_f1"]), float(line["others_accuracy"])
+                seeds.setdefault(line["seed"], []).append(entry)
+    return {
+        cell: {
+            method: {
+                seed: (float(np.mean([f1 for _, f1, _ in entries])), max(entries)[1], max(entries)[2])
+                for seed, entries in seeds.items()
+            }
+            for method, seeds in methods.items()
+        }
+        for cell, methods in found.items()
+    }
+
+
+def tuning_table(path: Path) -> None:
+    """Mean F1 as a fraction of oracle-train's over cells and seeds, and the worst cell's."""
+    cells = means(path)
+
+    def fractions(name: str) -> list[float]:
+        return [
+            float(np.mean([m[name][s][0] for s in m[name]]) / np.mean([m["oracle-train"][s][0] for s in m[name]]))
+            for m in cells.values()
+        ]
+
+    print("| ridge \\ cov_ridge | " + " | ".join(f"{c:g}" for c in COV_RIDGES) + " |")
+    print("|---" * (len(COV_RIDGES) + 1) + "|")
+    for ridge in RIDGES:
+        row = [fractions(f"{ridge:g} {c:g}") for c in COV_RIDGES]
+        print(f"| {ridge:g} | " + " | ".join(f"{np.mean(f):.3f} ({min(f):.2f})" for f in row) + " |")
+    print(f"\nremaining-mean: {np.mean(fractions('remaining-mean')):.3f} ({min(fractions('remaining-mean')):.2f})")
+
+
+def reported_table(path: Path) -> None:
+    """F1 after the departure / at the last round, and mpt's paired differences with their 95% intervals."""
+    cells = means(path)
+    names = [f"{name} {rare} {float(remaining):.0%}" for name, rare, remaining in cells]
+    print("| | " + " | ".join(names) + " |\n" + "|---" * (len(names) + 1) + "|")
+    for method in ROWS:
+        entries = []
+        for methods in cells.values():
+            seeds = np.array(list(methods[method].values()))
+            sd = seeds[:, 0].std(ddof=1) if len(seeds) > 1 else 0.0
+            entries.append(f"{seeds[:, 0].mean():.3f} ± {sd:.3f} / {seeds[:, 1].mean():.3f}")
+        print(f"| {method} | " + " | ".join(entries) + " |")
+    print("\n| mpt less | " + " | ".join(names) + " |\n" + "|---" * (len(names) + 1) + "|")
+    for method in ROWS:
+        if method == "mpt":
+            continue
+        entries = []
+        for methods in cells.values():
+            gaps = np.array([methods["mpt"][s][0] - methods[method][s][0] for s in methods["mpt"]])
+            half = (
+                stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else np.nan
+            )
+            entries.append(f"{gaps.mean():+.3f} ± {half:.3f}")
+        print(f"| {method} | " + " | ".join(entries) + " |")
+
+
+def main() -> None:
+    """See the head of this file."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["pack", "tune", "report", "tables"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("out", type=Path, nargs="?")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    args = parser.parse_args()
+    if args.what == "tables":
+        tuning_table(args.folder / "tune.csv")
+        print()
+        reported_table(args.folder / "report.csv")
+        return
+    args.out.mkdir(parents=True, exist_ok=True)
+    if args.what == "pack":
+        pack(args.folder, args.out)
+    else:
+        run_cells(args)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,9 @@ class RunConfig(BaseModel):
         str, Field(description="vehicles that join or leave besides, such as 'leave 3 after 20, join 4 at 30'")
     ] = ""
     eval_every: Annotated[int, Field(ge=1, description="read the methods out in every so many rounds")] = 5
+    slow_every: Annotated[int | None, Field(ge=1, description="the same for ccvr and ldc; default: as the others")] = (
+        None
+    )
     epochs: Annotated[int, Field(ge=1, description="of a vehicle's training in a round")] = 5
     lr: Annotated[float, Field(gt=0, description="learning rate of SGD")] = 0.01
     batch_size: Annotated[int, Field(ge=2, description="of a vehicle's training")] = 64
@@ -71,6 +74,11 @@ class RunConfig(BaseModel):
     cov_ridge: Annotated[float, Field(ge=0, description="lambda_Sigma of Eq. (3)")] = DEFAULT_COV_RIDGE
     seeds: Annotated[int, Field(ge=1, description="how many seeds, 0 to N - 1")] = 1
     device: Annotated[str, Field(description="auto, cpu, cuda, cuda:1, ...")] = "auto"
+    engine: Annotated[Literal["fast", "plain"], Field(description="fast, or plain: the reference loop")] = "fast"
+    precision: Annotated[
+        Literal["auto", "float32", "tf32", "bfloat16"],
+        Field(description="of the fast engine on a GPU: auto (bfloat16), bfloat16, tf32, float32"),
+    ] = "auto"
 
     @field_validator("methods", "readout", mode="before")
     @classmethod
@@ -92,6 +100,8 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _departs_in_time(self) -> "RunConfig":
+        if self.slow_every is not None and self.slow_every % self.eval_every:
+            raise ValueError(f"slow_every: {self.slow_every}, should be a multiple of eval_every, {self.eval_every}")
         if self.depart_at >= self.rounds:
             raise ValueError(f"depart_at: {self.depart_at}, should be below {self.rounds}, the number of rounds")
         check_rounds(parse_events(self.events), self.rounds)

@@ -18,11 +18,10 @@ import mpt
 from mpt.config import ConfigError, RunConfig
 from mpt.data import Dataset, load
 from mpt.federation.checkpoint import Checkpoint
-from mpt.federation.engine import Federation
+from mpt.federation.engine import Federation, rounds
 from mpt.federation.evaluation import Row
 from mpt.federation.plan import Plan
 from mpt.federation.scenario import parse_events
-from mpt.federation.trainings import Trainer, train_plain
 from mpt.folder import Folder
 from mpt.learning import Settings
 from mpt.methods import file_of, find_method
@@ -99,7 +98,6 @@ def simulate(
     overwrite: bool = False,
     progress: Progress | None = None,
     say: Callable[[str], None] = _LOG.warning,
-    trainer: Trainer = train_plain,
 ) -> Result:
     """Run all seeds of `config` on one device.
 
@@ -110,14 +108,13 @@ def simulate(
         overwrite: whatever run is in the folder, begin anew.
         progress: called after every round.
         say: takes a sentence on what was found in the folder.
-        trainer: trains the jobs of one round.
 
     Raises:
         Stopped: on Ctrl-C, after what has been done is on the disk.
     """
     run = _Run.of(config)
     if out is None:
-        return Result(config, run.manifest, run.go(Checkpoint("", 0, None, Tables()), None, progress, trainer))
+        return Result(config, run.manifest, run.go(Checkpoint("", 0, None, Tables()), None, progress))
     folder = Folder(_made(Path(out)), config, run.manifest, run.device, say)
     if overwrite:
         folder.clear()
@@ -128,7 +125,7 @@ def simulate(
         if begun.seed or begun.round:
             where = f"after round {begun.round} of seed {begun.seed}" if begun.round else f"with seed {begun.seed}"
             say(f"{out} holds part of this run, it goes on {where}")
-        tables = run.go(begun, folder, progress, trainer)
+        tables = run.go(begun, folder, progress)
         folder.finish(tables)
     return Result(config, {**run.manifest, "finished": True}, tables, computed, _report(folder.path, anew=computed))
 
@@ -159,17 +156,15 @@ class _Run:
         federations = [Federation(dataset, plan, torch.device(device)) for plan in plans]
         return cls(config, dataset, device, rare, manifest_of(config, federations, device))
 
-    def go(self, begun: Checkpoint, folder: Folder | None, progress: Progress | None, trainer: Trainer) -> Tables:
+    def go(self, begun: Checkpoint, folder: Folder | None, progress: Progress | None) -> Tables:
         """From there to the last round of the last seed."""
         last = begun
         try:
             for seed in range(begun.seed, self.config.seeds):
                 plan = plan_of(self.config, self.rare, seed)
-                federation = Federation(self.dataset, plan, torch.device(self.device), trainer)
-                state = begun.state if seed == begun.seed else None
-                state = state or federation.start()
-                while state.round < plan.rounds:
-                    state, rows = federation.advance(state)
+                federation = Federation(self.dataset, plan, torch.device(self.device))
+                start = (begun.state if seed == begun.seed else None) or federation.start()
+                for state, rows in rounds(federation, start):
                     measured = last.tables + tables_of(rows, (plan.depart_at, plan.rounds))
                     last = Checkpoint(last.key, seed, state, measured)
                     if folder is not None:
@@ -199,11 +194,14 @@ def plan_of(config: RunConfig, rare: int, seed: int) -> Plan:
         depart_at=config.depart_at,
         events=parse_events(config.events),
         eval_every=config.eval_every,
+        slow_every=config.slow_every,
         readouts=config.readout,
         ridge=config.ridge,
         cov_ridge=config.cov_ridge,
         settings=Settings(epochs=config.epochs, lr=config.lr, batch_size=config.batch_size, augment=config.augment),
         seed=seed,
+        engine=config.engine,
+        precision=config.precision,
     )
 
 

@@ -113,13 +113,19 @@ def _finish_together(
 
 
 def run_together(
-    dataset: Dataset, plans: Sequence[Plan], *, device: str = "cpu", progress: Progress | None = None
+    dataset: Dataset,
+    plans: Sequence[Plan],
+    *,
+    device: str = "cpu",
+    progress: Progress | None = None,
+    methods: Sequence[Method] = (),
 ) -> list[list[Row]]:
     """All rows of several plans that share the backbone and the settings of training, advanced round by round.
 
-    On a GPU all vehicles of all of them train side by side. `progress` gets the rows of all plans.
+    On a GPU all vehicles of all of them train side by side. `progress` gets the rows of all plans, `methods` stand in
+    for those that the plans name.
     """
-    federations = [Federation(dataset, plan, torch.device(device)) for plan in plans]
+    federations = [Federation(dataset, plan, torch.device(device), methods=methods) for plan in plans]
     if len({(p.backbone, p.settings, p.rounds, p.engine, p.precision) for p in plans}) != 1:
         raise PlanError("plans: they differ in backbone, training, rounds, engine or precision, should be the same")
     rows = [list[Row]() for _ in plans]
