@@ -1,0 +1,133 @@
+"""The fast trainers do what the reference loop does."""
+
+import os
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from mpt.federation.trainers import (
+    GraphedTrainer,
+    StackedTrainer,
+    fast_trainer,
+    stackable,
+    train_channels_last,
+)
+from mpt.federation.trainings import Job, Samples, train_plain
+from mpt.learning import LearningError, Settings, build
+from mpt.learning.backbones.classifier import Classifier
+from mpt.learning.backbones.cnn3 import CNN3
+
+SIDE, CLASSES = 8, 4
+
+
+@pytest.fixture
+def interpreted(monkeypatch):
+    """Triton's kernels run by its interpreter, on the CPU."""
+    monkeypatch.setitem(os.environ, "TRITON_INTERPRET", "1")
+    interpreter = pytest.importorskip("triton.runtime.interpreter", reason="Triton is not installed")
+    patch = interpreter._patch_lang_tensor
+
+    def with_index(tensor, *scope):
+        """NumPy no longer makes a number of an array of one entry, as Triton 3.6 asks it to."""
+        patch(tensor, *scope)
+        tensor.__index__ = lambda self: int(self.handle.data.item())
+
+    monkeypatch.setattr(interpreter, "_patch_lang_tensor", with_index)
+
+
+def model():
+    torch.manual_seed(0)
+    return Classifier(CNN3(3, SIDE), 128, num_classes=CLASSES, in_channels=3, image_size=SIDE)
+
+
+def samples(n):
+    drawn = torch.Generator().manual_seed(1000 + n)
+    images = torch.randint(0, 256, (n, 3, SIDE, SIDE), dtype=torch.uint8, generator=drawn)
+    return Samples(images, torch.randint(0, CLASSES, (n,), generator=drawn))
+
+
+def jobs(start, settings):
+    """Two jobs: vehicles with several samples, one and none; and fewer vehicles with FedLC's loss."""
+    held = {3: samples(9), 5: samples(12), 7: samples(1), 8: samples(0)}
+    return [
+        Job(start, held, settings, 0, 1, False),
+        Job(start, {v: held[v] for v in (3, 5)}, settings, 1, 1, True),
+    ]
+
+
+def furthest(left, right, start):
+    """The largest difference between two states, relative to how far training went."""
+    apart = [(left[k].double() - right[k].double()).norm() for k in start if start[k].is_floating_point()]
+    moved = [(right[k].double() - start[k].double()).norm() for k in start if start[k].is_floating_point()]
+    return float(torch.stack(apart).norm() / torch.stack(moved).norm())
+
+
+@pytest.mark.slow
+def test_stacked_gives_the_same_models(interpreted):
+    made, settings = model(), Settings(epochs=1, batch_size=8, lr=0.05, augment="crop-flip")
+    start = {name: tensor.clone() for name, tensor in made.state_dict().items()}
+    work = jobs(start, settings)
+    plain, stacked = train_plain(made, work), StackedTrainer("float32")(made, work)
+    for left, right in zip(stacked, plain, strict=True):
+        assert left.keys() == right.keys()
+        assert furthest(left, right, start) < 1e-5
+        counted = [k for k in start if k.endswith("num_batches_tracked")]
+        assert all(torch.equal(left[k], right[k]) for k in counted)
+    assert all(torch.equal(start[k], work[0].start[k]) for k in start)
+
+
+def test_stacked_refuses_jobs_that_differ_in_settings():
+    made = model()
+    start = dict(made.state_dict())
+    work = [Job(start, {1: samples(4)}, Settings(epochs=e), 0, 1, False) for e in (1, 2)]
+    with pytest.raises(LearningError, match="settings differ"):
+        StackedTrainer("float32")(made, work)
+
+
+def test_channels_last_gives_the_same_models_after_two_rounds():
+    made, settings = model(), Settings(epochs=1, batch_size=8, lr=0.05)
+    start = {name: tensor.clone() for name, tensor in made.state_dict().items()}
+    ended = {}
+    for trainer in (train_plain, train_channels_last):
+        states = [start, start]
+        for number in (1, 2):
+            work = [
+                Job(state, job.vehicles, settings, job.seed, number, job.calibrates)
+                for state, job in zip(states, jobs(start, settings), strict=True)
+            ]
+            states = trainer(made, work)
+        ended[trainer] = states
+    for left, right in zip(ended[train_channels_last], ended[train_plain], strict=True):
+        assert furthest(left, right, start) < 1e-4
+        assert all(tensor.is_contiguous() for tensor in left.values())
+
+
+def test_the_choice_of_a_trainer():
+    settings = Settings()
+    small = build("cnn3", num_classes=10, in_channels=3, image_size=32, seed=0)
+    assert fast_trainer(small, settings) is train_channels_last
+    assert not stackable(build("cnn3", num_classes=10, in_channels=3, image_size=30, seed=0), settings)
+    assert not stackable(build("cnn3", num_classes=200, in_channels=3, image_size=32, seed=0), settings)
+    assert not stackable(small, Settings(batch_size=512))
+    assert not stackable(build("vit-tiny", num_classes=10, in_channels=3, image_size=32, seed=0), settings)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize(("precision", "near"), [("float32", 1e-2), ("tf32", 0.1), ("bfloat16", 0.3)])
+@pytest.mark.parametrize("kind", [StackedTrainer, GraphedTrainer])
+def test_on_a_gpu(kind, precision, near):
+    made = build("cnn3", num_classes=CLASSES, in_channels=3, image_size=32, seed=0).cuda()
+    settings = Settings(epochs=1, batch_size=16)
+    start = {name: tensor.clone() for name, tensor in made.state_dict().items()}
+    rng = np.random.default_rng(0)
+    held = {}
+    for vehicle, n in {1: 40, 2: 25}.items():
+        images = torch.from_numpy(rng.integers(0, 256, (n, 3, 32, 32), dtype=np.uint8)).cuda()
+        held[vehicle] = Samples(images, torch.from_numpy(rng.integers(0, CLASSES, n)).cuda())
+    work = [Job(start, held, settings, 0, 1, False)]
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        plain = train_plain(made, work)[0]
+    fast = kind(precision)(made, work)[0]
+    assert furthest(fast, plain, start) < near
