@@ -177,6 +177,15 @@ class Flat(nn.Module):
         return self.linear(images.flatten(1))
 
 
+def test_the_users_own_function_in_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "beside_me.py").write_text(
+        "from torch import nn\n\n\ndef flat(in_channels, image_size):\n    made = nn.Flatten()\n"
+        "    made.dim = in_channels * image_size**2\n    return made\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert build("beside_me:flat", num_classes=2, in_channels=1, image_size=28, seed=0).dim == 784
+
+
 def test_the_users_own_function(package):
     package("garage", flat=Flat)
     model = build("garage:flat", num_classes=3, in_channels=2, image_size=6, seed=1)

@@ -162,6 +162,10 @@ class StackedTrainer:
             mean[start + channels : start + 2 * channels] += (
                 share * (means - mean[start : start + channels]) ** 2
             ).sum(0)
+        if not bool(torch.isfinite(parameters).all() & torch.isfinite(mean).all()):
+            raise LearningError(
+                f"round {job.round}: the model has entries that are NaN or infinite; a smaller lr may help"
+            )
         state = layout.unpack(parameters.float(), mean.float(), job.start)
         for name in state:
             if name.endswith("num_batches_tracked"):

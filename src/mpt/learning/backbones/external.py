@@ -1,7 +1,10 @@
 """Backbones from elsewhere: models of timm and torchvision by name, and the user's own functions."""
 
 import importlib
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -41,13 +44,27 @@ def from_torchvision(name: str, in_channels: int, image_size: int) -> nn.Module:
     return _GreyAsColour(model) if in_channels == 1 else model
 
 
+@contextmanager
+def _current_folder_importable() -> Iterator[None]:
+    before = list(sys.path)
+    sys.path.insert(0, os.getcwd())
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
 def from_function(spec: str, in_channels: int, image_size: int) -> nn.Module:
-    """What the user's `function(in_channels, image_size)` returns, for a `spec` of "pkg.module:function"."""
+    """What the user's `function(in_channels, image_size)` returns, for a `spec` of "pkg.module:function".
+
+    Modules are looked for in the current folder too.
+    """
     module_name, _, function_name = spec.partition(":")
     if not module_name or not function_name:
         raise LearningError(f"backbone: {spec!r}, should be pkg.module:function")
     try:
-        module = importlib.import_module(module_name)
+        with _current_folder_importable():
+            module = importlib.import_module(module_name)
     except ImportError as error:
         raise LearningError(f"backbone: {module_name!r} of {spec!r} cannot be imported ({error})") from error
     function = getattr(module, function_name, None)
