@@ -1,13 +1,15 @@
 """The fast engine against the reference loop, on a GPU and at the paper's scale.
 
     python benchmarks/real_images.py pack FOLDER PACKED     # once: FOLDER/NAME-{train,test}.parquet
-    python benchmarks/engine.py PACKED [--only whole grid backbones precision profile] [--rounds 100] [--out OUT]
+    python benchmarks/engine.py PACKED [--only whole grid backbones kernels profile] [--rounds 100] [--out OUT]
 
 - whole: cifar10, truck, 2%: one training of 100 rounds, every training-free method read out in every round, CCVR and
   LDC in every tenth; against rounds of the reference loop, timed in the same call.
 - grid: four fractions by three seeds of it, advanced together.
 - backbones: rounds of ResNet-18 on cars-bodytype at 64 x 64, fast against reference.
-- profile: where the time of a round goes.
+- kernels: the kernels of one training step, with the least bytes they must move and the operations they must do, against
+  this card's copy rate and bfloat16 matrix rate, measured in the same call.
+- profile: the host's functions that take longest.
 
 Every figure is a wall-clock time of this call; the ratios are what to compare.
 """
@@ -28,6 +30,7 @@ from real_images import unpack
 from mpt.data import Dataset
 from mpt.federation.engine import Federation, run, run_together
 from mpt.federation.plan import Plan
+from mpt.learning.stacked.layout import Layout
 
 TRAINING_FREE = ("mpt", "mpt-lite", "frozen", "remaining-mean", "icarl", "sdc", "oracle", "oracle-train")
 SLOW = ("ldc",)
@@ -112,8 +115,61 @@ def backbones(folder: Path) -> list[list[object]]:
     return rows
 
 
+def ceilings() -> tuple[float, float]:
+    """Bytes a second of a large copy, read and written, and bfloat16 operations a second of a large product."""
+    big, square = (
+        torch.empty(2**31, dtype=torch.uint8, device=DEVICE),
+        torch.randn(8192, 8192, device=DEVICE).bfloat16(),
+    )
+    copied = min(timed(lambda: big.clone()) for _ in range(5))
+    multiplied = min(timed(lambda: [square @ square for _ in range(10)]) for _ in range(3)) / 10
+    return 2 * big.numel() / copied, 2 * 8192**3 / multiplied
+
+
+def kernels(dataset: Dataset) -> list[list[object]]:
+    """Microseconds a step of 10 vehicles x 64 images, by kernel, beside the two floors."""
+    federation = Federation(dataset, plan_for(dataset, 3), torch.device(DEVICE))
+    jobs = list(federation.jobs(federation.start()).values())
+    federation.train(federation.model, jobs)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+        timed(lambda: federation.train(federation.model, jobs))
+    spent: dict[str, list[float]] = {}
+    for event in profiler.events():
+        spent.setdefault(event.name, []).append(event.device_time)
+    steps = len(spent["descend"])
+    bandwidth, rate = ceilings()
+    size = dataset.image_shape[0]
+    vehicles = len(jobs[0].vehicles)
+    rows = [vehicles * 64 * (size >> i) ** 2 for i in range(3)]
+    shapes = Layout(3, dataset.num_classes).shapes
+    ins = [2 * n * ci for n, (_, ci, _) in zip(rows, shapes, strict=True)]
+    outs = [2 * n * co for n, (_, _, co) in zip(rows, shapes, strict=True)]
+    work = [2 * n * taps * ci * co for n, (taps, ci, co) in zip(rows, shapes, strict=True)]
+    least: dict[str, tuple[float, float]] = {
+        "patches": (ins[0], 0),
+        "convolve": (sum(ins) + sum(outs) + sum(ins[1:]) + sum(outs[1:]), sum(work) + sum(work[1:])),
+        "activate_pool": (sum(outs[:2]) + sum(ins[1:]), 0),
+        "activate_mean": (outs[2], 0),
+        "activate_back": (3 * sum(outs) + 2 * sum(ins[1:]), 0),
+        "weight_gradient": (sum(ins) + sum(outs), sum(work)),
+    }
+    table: list[list[object]] = []
+    for name, times in sorted(spent.items(), key=lambda item: -sum(item[1]))[:12]:
+        moved, done = least.get(name, (0.0, 0.0))
+        floor = max(moved / bandwidth, done / rate) * 1e6
+        table.append([f"kernels: {name[:40]}, floor {floor:.0f}", sum(times) / steps, "us a step"])
+    table.append(
+        [
+            f"kernels: all, {bandwidth / 1e12:.1f} TB/s, {rate / 1e12:.0f} TFLOP/s",
+            sum(map(sum, spent.values())) / steps,
+            "us",
+        ]
+    )
+    return table
+
+
 def profile(dataset: Dataset) -> None:
-    """The functions that take longest, on the host, and the kernels, on the device."""
+    """The functions that take longest on the host."""
     plan = plan_for(dataset, 26)
     profiler = cProfile.Profile()
     profiler.runcall(run, dataset, plan, device=DEVICE)
