@@ -7,7 +7,7 @@
   LDC in every tenth; against rounds of the reference loop, timed in the same call.
 - grid: four fractions by three seeds of it, advanced together.
 - backbones: rounds of ResNet-18 on cars-bodytype at 64 x 64, fast against reference.
-- kernels: the kernels of one training step, with the least bytes they must move and the operations they must do, against
+- kernels: those of one training step, with the least bytes they must move and the operations they must do, against
   this card's copy rate and bfloat16 matrix rate, measured in the same call.
 - profile: the host's functions that take longest.
 
