@@ -124,7 +124,7 @@ def _signature() -> inspect.Signature:
         default = ", ".join(field.default) if isinstance(field.default, tuple) else field.default
         kind: Any = field.annotation
         kind = kind if kind in (int, float) else {int | None: int, float | None: float}.get(kind, str)
-        note = "" if field.default is None else f" (default: {default})"
+        note = "" if field.default in (None, "") else f" (default: {default})"
         option = typer.Option(f"--{name.replace('_', '-')}", help=f"{field.description}{note}", show_default=False)
         annotation = Annotated[kind | None, option]
         parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
