@@ -1,7 +1,7 @@
 """The fast engine against the reference loop, on a GPU and at the paper's scale.
 
     python benchmarks/real_images.py pack FOLDER PACKED     # once: FOLDER/NAME-{train,test}.parquet
-    python benchmarks/engine.py PACKED [--only whole grid backbones kernels profile] [--rounds 100] [--out OUT]
+    python benchmarks/engine.py PACKED [--only whole grid backbones kernels precision profile] [--out OUT]
 
 - whole: cifar10, truck, 2%: one training of 100 rounds, every training-free method read out in every round, CCVR and
   LDC in every tenth; against rounds of the reference loop, timed in the same call.
@@ -9,12 +9,15 @@
 - backbones: rounds of ResNet-18 on cars-bodytype at 64 x 64, fast against reference.
 - kernels: those of one training step, with the least bytes they must move and the operations they must do, against
   this card's copy rate and bfloat16 matrix rate, measured in the same call.
+- precision: one epoch of round 1 by every trainer, its error against float64 relative to how far the model moved, and
+  whether a second go gives the same bits.
 - profile: the host's functions that take longest.
 
 Every figure is a wall-clock time of this call; the ratios are what to compare.
 """
 
 import argparse
+import copy
 import cProfile
 import csv
 import pstats
@@ -30,6 +33,8 @@ from real_images import unpack
 from mpt.data import Dataset
 from mpt.federation.engine import Federation, run, run_together
 from mpt.federation.plan import Plan
+from mpt.federation.trainers import GraphedTrainer, StackedTrainer
+from mpt.federation.trainings import Trainer, train_plain
 from mpt.learning.stacked.layout import Layout
 
 TRAINING_FREE = ("mpt", "mpt-lite", "frozen", "remaining-mean", "icarl", "sdc", "oracle", "oracle-train")
@@ -163,6 +168,37 @@ def kernels(dataset: Dataset) -> list[list[object]]:
     return table
 
 
+def precision(dataset: Dataset) -> list[list[object]]:
+    """How far each trainer is from float64."""
+    plan = plan_for(dataset, 3)
+    plan = replace(plan, settings=replace(plan.settings, epochs=1))
+    federation = Federation(dataset, plan, torch.device(DEVICE))
+    jobs = list(federation.jobs(federation.start()).values())
+    start = jobs[0].start
+    double = [
+        replace(job, start={k: v.double() if v.is_floating_point() else v for k, v in start.items()}) for job in jobs
+    ]
+    exact = train_plain(copy.deepcopy(federation.model).double(), double)[0]
+    real = [name for name, tensor in start.items() if tensor.is_floating_point()]
+
+    def error(state: dict[str, torch.Tensor]) -> float:
+        apart = torch.cat([(state[k].double() - exact[k]).reshape(-1) for k in real]).norm()
+        return float(apart / torch.cat([(exact[k] - start[k].double()).reshape(-1) for k in real]).norm())
+
+    trainers: dict[str, Trainer] = {"reference loop": train_plain}
+    trainers |= {f"stacked {p}": StackedTrainer(p) for p in ("float32", "tf32", "bfloat16")}
+    trainers |= {f"captured {p}": GraphedTrainer(p) for p in ("float32", "tf32", "bfloat16")}
+    rows: list[list[object]] = []
+    for name, trainer in trainers.items():
+        for tf32 in (False, True) if trainer is train_plain else (True,):
+            with torch.backends.cudnn.flags(enabled=True, allow_tf32=tf32):
+                once, again = (trainer(federation.model, jobs)[0] for _ in range(2))
+            same = "the same bits again" if all(torch.equal(once[k], again[k]) for k in once) else "other bits again"
+            label = f"{name} {'tf32' if tf32 else 'float32'}" if trainer is train_plain else name
+            rows.append([f"precision: {label}, {same}", error(once), "of the movement"])
+    return rows
+
+
 def profile(dataset: Dataset) -> None:
     """The functions that take longest on the host."""
     plan = plan_for(dataset, 26)
@@ -191,11 +227,12 @@ def main() -> None:
             "grid": lambda: grid(cifar, args.rounds),
             "backbones": lambda: backbones(args.folder),
             "kernels": lambda: kernels(cifar),
+            "precision": lambda: precision(cifar),
         }
         new = parts[what]()
         rows += new
         for label, value, unit in new:
-            print(f"{label:80s} {value:10.3f} {unit}", flush=True)
+            print(f"{label:80s} {value:10.3g} {unit}", flush=True)
     if args.out:
         with (args.out / "engine.csv").open("w", newline="") as file:
             csv.writer(file).writerows([["what", "value", "unit"], *rows])
