@@ -10,13 +10,13 @@ from rich.console import Console
 
 from mpt.config import RunConfig
 from mpt.federation.evaluation import Row
-from mpt.federation.metrics import score
+from mpt.federation.metrics import confusion_matrix, score
 from mpt.methods import Cost
 from mpt.progress import Reporter
 
 
 def rows(seed, number, *methods):
-    scores = score(np.array([0, 1, 1]), np.array([0, 1, 0]), 0, 2)
+    scores = score(confusion_matrix(np.array([0, 1, 1]), np.array([0, 1, 0]), 2), 0)
     return [Row(seed, number, m, r, scores, None, Cost(), Cost(), {}, None) for m in methods for r in ("own", "cosine")]
 
 

@@ -9,14 +9,12 @@ for package in ("pydantic", "torch"):
 
 from mpt.config import ConfigError, RunConfig
 from mpt.federation.evaluation import Row
-from mpt.federation.metrics import score
+from mpt.federation.metrics import confusion_matrix, score
 from mpt.methods import Cost
 from mpt.tracking import track
 
-ROW = Row(
-    0, 5, "mpt:in-span", "mahalanobis", score(np.array([0, 1, 1]), np.array([0, 1, 0]), 0, 2), 1.5, Cost(), Cost(),
-    {"alpha": 0.25}, None
-)  # fmt: skip
+SCORES = score(confusion_matrix(np.array([0, 1, 1]), np.array([0, 1, 0]), 2), 0)
+ROW = Row(0, 5, "mpt:in-span", "mahalanobis", SCORES, 1.5, Cost(), Cost(), {"alpha": 0.25}, None)
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "mlflow"])

@@ -25,7 +25,8 @@ SIDE, CLASSES = 8, 4
 @pytest.fixture
 def interpreted(monkeypatch):
     """Triton's kernels run by its interpreter, on the CPU."""
-    monkeypatch.setitem(os.environ, "TRITON_INTERPRET", "1")
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        pytest.skip("there is a CUDA device: the kernels run there")
     interpreter = pytest.importorskip("triton.runtime.interpreter", reason="Triton is not installed")
     patch = interpreter._patch_lang_tensor
 
