@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +14,11 @@ import pytest
 for package in ("pandas", "pydantic", "torch"):
     pytest.importorskip(package, reason="the extra sim is not installed")
 
-import torch
 from PIL import Image
 
 import mpt
 from mpt.config import ConfigError, make_config
-from mpt.learning import generator
-from mpt.simulation import Stopped
+from mpt.simulation import Stopped, simulate
 from mpt.tables import COLUMNS, Tables
 
 ROOT = Path(__file__).parents[1]
@@ -45,22 +42,6 @@ class Mine:
         now.note(step=len(kept.rounds))
         return kept, kept.prototype + 0.01 * len(kept.rounds)
 """
-
-
-def nudge(model, jobs):
-    """A trainer that moves every model a little, and trains nothing."""
-    moved = []
-    for job in jobs:
-        which = f"{sum(len(s.labels) for s in job.vehicles.values())} {job.calibrates}"
-        drawn = generator(job.seed, which, job.round)
-        steps = {
-            k: torch.randn(v.shape, generator=drawn) for k, v in job.start.items() if k.endswith(("weight", "bias"))
-        }
-        moved.append({k: v + 0.02 * steps[k] if k in steps else v.clone() for k, v in job.start.items()})
-    return moved
-
-
-simulate = partial(mpt.simulate, trainer=nudge)
 
 
 class CrashError(Exception):
@@ -252,6 +233,34 @@ def test_overwriting_begins_anew_and_leaves_other_files(tmp_path):
     assert rounds == [1, 2, 3, 4]
     assert result.metrics["round"].max() == 4
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_file_that_is_of_no_run_is_not_written_over(tmp_path):
+    (tmp_path / "metrics.csv").write_text("mine")
+    with pytest.raises(ConfigError, match=r"holds a metrics\.csv that is of no run"):
+        simulate(small(rounds=3), out=tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["metrics.csv"]
+    assert (tmp_path / "metrics.csv").read_text() == "mine"
+
+
+def test_two_runs_do_not_write_to_one_folder(tmp_path):
+    def second(*_):
+        with pytest.raises(ConfigError, match="another process is writing to"):
+            simulate(small(rounds=3), out=tmp_path, overwrite=True)
+
+    result = simulate(small(rounds=3), out=tmp_path, progress=second)
+    assert result.metrics["round"].max() == 3
+    assert not simulate(small(rounds=3), out=tmp_path).computed
+
+
+def test_means_are_over_the_rounds_in_which_every_method_was_read_out():
+    config = small("frozen", "ldc", rounds=6, eval_every=1, slow_every=2)
+    result = simulate(config)
+    after = result.metrics.query("round > 2 and method == 'frozen'")
+    slow = after[after["round"].isin(result.metrics.query("round > 2 and method == 'ldc'")["round"])]
+    assert len(slow) < len(after)
+    summary = result.summary.set_index("method")
+    assert summary.loc["frozen", "mean_f1"] == pytest.approx(slow["rare_f1"].mean())
 
 
 def test_a_users_file_that_changed_is_another_run(tmp_path):

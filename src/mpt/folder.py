@@ -1,10 +1,12 @@
 """The folder that `mpt run --out` writes: what it holds already, what a run goes on from, and what it leaves."""
 
+import fcntl
 import hashlib
 import json
-import shutil
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,12 @@ from mpt.data import Dataset
 from mpt.data.contact_sheet import sheet
 from mpt.data.encoded import require_pillow
 from mpt.data.request import Request
-from mpt.federation.checkpoint import Checkpoint, CheckpointError, load, save
+from mpt.federation.checkpoint import Checkpoint, CheckpointError, load, remove, save
 from mpt.federation.files import write_atomically
 from mpt.tables import COLUMNS, Tables
 
 CHECKPOINT_SECONDS = 20.0
-CHECKED = ("mpt", "torch", "numpy", "device", "dataset_fingerprint", "method_files")
+CHECKED = ("mpt", "torch", "numpy", "device", "dataset_fingerprint", "method_files", "feature_dim", "model_bytes")
 """What of the manifest determines a run's numbers, besides its settings."""
 
 
@@ -57,11 +59,29 @@ class Folder:
 
     def clear(self) -> None:
         """Remove what an earlier run has left, and nothing else."""
-        names = ("manifest.json", "config.toml", *(f"{t}.csv" for t in COLUMNS), "samples.png", "report.html")
-        for name in names:
+        remove(self.checkpoints)
+        for curves in (self.path / "tensorboard").rglob("events.out.tfevents.*"):
+            curves.unlink()
+        for name in (*_TABLES_AND_PAGE, "manifest.json", "config.toml"):
             (self.path / name).unlink(missing_ok=True)
-        for folder in (self.checkpoints, self.path / "tensorboard"):
-            shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Inside, no other process writes here; the operating system ends that with the process, however it ends."""
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise ConfigError(
+                f"out: another process is writing to {self.path}; wait, or choose another --out"
+            ) from None
+        except OSError as error:
+            self.say(f"{self.path} cannot be locked ({error.strerror}); see that no other process writes there")
+        try:
+            yield
+        finally:
+            os.close(handle)
 
     def found(self) -> Tables | None:
         """The tables of a finished run of these settings, perhaps of fewer seeds; None: there is none.
@@ -73,12 +93,22 @@ class Folder:
             return None
         config, manifest = self._read()
         self._compare(config, manifest)
-        return Tables.read(self.path) if manifest.get("finished") else None
+        if manifest.get("commit") != self.manifest["commit"]:
+            self.say(f"{self.path} holds a run of commit {manifest.get('commit')}, this is {self.manifest['commit']}")
+        if not manifest.get("finished"):
+            return None
+        try:
+            return Tables.read(self.path)
+        except (OSError, ValueError, KeyError) as error:
+            raise ConfigError(f"out: {self.path} holds a run that cannot be read ({error}); {_CHOICE}") from None
 
     def begin(self, dataset: Dataset, finished: Tables) -> Checkpoint:
         """What to go on from; from now on the folder holds this run, unfinished."""
         seeds = len({record["seed"] for record in finished.metrics})
         found = None
+        if not (self.path / "manifest.json").exists():
+            self._refuse_strangers()
+        (self.path / "report.html").unlink(missing_ok=True)
         if seeds:
             found = Checkpoint(self.key, seeds, None, finished)
             save(self.checkpoints, found)
@@ -88,9 +118,9 @@ class Folder:
             self.clear()
             found = Checkpoint(self.key, 0, None, Tables())
         write_atomically(self.path / "config.toml", self.config.to_toml().encode())
+        self._write_manifest(finished=False)
         pillow = require_pillow(Request("samples.png"))
         pillow.fromarray(sheet(dataset, first=self.manifest["rare"])).save(self.path / "samples.png", "PNG")
-        self._write_manifest(finished=False)
         return found
 
     def checkpoint(self, checkpoint: Checkpoint, *, always: bool) -> None:
@@ -108,7 +138,15 @@ class Folder:
         """Write the tables; from now on the folder holds this run, finished."""
         tables.write(self.path)
         self._write_manifest(finished=True)
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        remove(self.checkpoints)
+
+    def _refuse_strangers(self) -> None:
+        """A folder without a manifest is none of ours: nothing that is there may be written over."""
+        config = self.path / "config.toml"
+        ours = config.exists() and config.read_bytes() == self.config.to_toml().encode()
+        for name in (*_TABLES_AND_PAGE, *(() if ours else ("config.toml",))):
+            if (self.path / name).exists():
+                raise ConfigError(f"out: {self.path} holds a {name} that is of no run; {_CHOICE}")
 
     def _write_manifest(self, *, finished: bool) -> None:
         text = json.dumps({**self.manifest, "finished": finished}, indent=2) + "\n"
@@ -118,7 +156,7 @@ class Folder:
         try:
             manifest = json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
             return make_config(read_toml(self.path / "config.toml")), dict(manifest)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError) as error:
             raise ConfigError(f"out: {self.path} holds a run that cannot be read ({error}); {_CHOICE}") from None
 
     def _compare(self, config: RunConfig, manifest: dict[str, Any]) -> None:
@@ -134,6 +172,7 @@ class Folder:
                 )
 
 
+_TABLES_AND_PAGE = (*(f"{table}.csv" for table in COLUMNS), "samples.png", "report.html")
 _CHOICE = "choose another --out, or pass --overwrite"
 
 

@@ -116,18 +116,25 @@ def simulate(
     if out is None:
         return Result(config, run.manifest, run.go(Checkpoint("", 0, None, Tables()), None, progress))
     folder = Folder(_made(Path(out)), config, run.manifest, run.device, say)
+    with folder.alone():
+        return _go_on(run, folder, overwrite, progress)
+
+
+def _go_on(run: "_Run", folder: Folder, overwrite: bool, progress: Progress | None) -> Result:
+    """What the folder lacks of the run is computed."""
     if overwrite:
         folder.clear()
     tables = folder.found()
-    computed = tables is None or _seeds(tables) < config.seeds
+    computed = tables is None or _seeds(tables) < run.config.seeds
     if tables is None or computed:
         begun = folder.begin(run.dataset, tables or Tables())
         if begun.seed or begun.round:
             where = f"after round {begun.round} of seed {begun.seed}" if begun.round else f"with seed {begun.seed}"
-            say(f"{out} holds part of this run, it goes on {where}")
+            folder.say(f"{folder.path} holds part of this run, it goes on {where}")
         tables = run.go(begun, folder, progress)
         folder.finish(tables)
-    return Result(config, {**run.manifest, "finished": True}, tables, computed, _report(folder.path, anew=computed))
+    report = _report(folder.path, anew=computed)
+    return Result(run.config, {**run.manifest, "finished": True}, tables, computed, report)
 
 
 @dataclass(frozen=True)
@@ -219,10 +226,18 @@ def choose_device(wanted: str) -> str:
 
 
 def summarize(tables: Tables, depart_at: int) -> list[dict[str, Any]]:
-    """F1 at the last round and mean F1 over the evaluated rounds after `depart_at`: mean and deviation over seeds."""
+    """F1 at the last round and mean F1 over the rounds after `depart_at`: mean and deviation over seeds.
+
+    Only rounds in which all methods were read out count, so that their means are over the same ones.
+    """
     grouped: dict[tuple[str, str], dict[int, list[dict[str, Any]]]] = {}
-    for metrics, costs in zip(tables.metrics, tables.costs, strict=True):
+    read_out: dict[tuple[str, str], set[int]] = {}
+    for metrics in tables.metrics:
         if metrics["round"] > depart_at:
+            read_out.setdefault((metrics["method"], metrics["readout"]), set()).add(metrics["round"])
+    compared = set.intersection(*read_out.values()) if read_out else set[int]()
+    for metrics, costs in zip(tables.metrics, tables.costs, strict=True):
+        if metrics["round"] in compared:
             seeds = grouped.setdefault((metrics["method"], metrics["readout"]), {})
             seeds.setdefault(metrics["seed"], []).append({**costs, **metrics})
     summary = []

@@ -98,16 +98,19 @@ def curves(run: Run, value: Callable[[Metric], float]) -> dict[Row, Curve]:
 
 
 def summarize(run: Run) -> list[Summary]:
-    """One summary a row, in the order of the file."""
-    return [_summary(run, row, [m for m in run.metrics if m.row == row]) for row in run.rows]
+    """One summary a row, in the order of the file. Means are over the rounds in which every row was read out."""
+    rounds = [{m.round for m in run.metrics if m.row == row and m.round > run.depart_at} for row in run.rows]
+    read_out = [some for some in rounds if some]
+    compared = set.intersection(*read_out) if read_out else set[int]()
+    return [_summary(run, row, [m for m in run.metrics if m.row == row], compared) for row in run.rows]
 
 
-def _summary(run: Run, row: Row, metrics: Sequence[Metric]) -> Summary:
+def _summary(run: Run, row: Row, metrics: Sequence[Metric], compared: set[int]) -> Summary:
     seeds: dict[int, list[Metric]] = {}
     for metric in metrics:
         seeds.setdefault(metric.seed, []).append(metric)
     last = [max(mine, key=lambda m: m.round) for mine in seeds.values()]
-    after = {seed: [m for m in mine if m.round > run.depart_at] for seed, mine in seeds.items()}
+    after = {seed: [m for m in mine if m.round in compared] for seed, mine in seeds.items()}
     means = {seed: float(np.mean([m.rare_f1 for m in mine])) for seed, mine in after.items() if mine}
     counted = [m for m in metrics if m.round > run.depart_at] or list(metrics)
     extra = run.readout_bytes.get(row, {})

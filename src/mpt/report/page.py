@@ -1,13 +1,12 @@
 """`write_report`: the page, put together from its sections."""
 
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from mpt.federation.files import write_atomically
 from mpt.report.classes import MOST_COLUMNS, confusions, moments, others_table
 from mpt.report.errors import ReportError
 from mpt.report.html import legend, pairs
@@ -31,16 +30,9 @@ def write_report(folder: Path) -> Path:
     Raises `ReportError` where a file is missing or broken; an older page then stays as it is.
     """
     page, path = render(read_run(folder)), folder / "report.html"
-    temporary = None
     try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, suffix=".tmp", delete=False) as file:
-            temporary = Path(file.name)
-            file.write(page)
-        temporary.chmod(0o644)
-        os.replace(temporary, path)
+        write_atomically(path, page.encode())
     except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
         raise ReportError(
             f"{path}: cannot be written ({error.strerror}), should be a file in a folder of yours"
         ) from None

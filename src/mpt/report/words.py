@@ -137,7 +137,7 @@ def notes(run: Run, summaries: Sequence[Summary]) -> list[str]:
             f"{planned} seeds begun. The same mpt run command goes on with it; the numbers below are those so far."
         )
     if uneven(run):
-        found.append("Not all rows have the same seeds and rounds, so their averages are over different ones.")
+        found.append("Not all rows have the same seeds and rounds; means of F1 are over the rounds that all rows have.")
     if len(run.seeds) == 1 and run.finished and any(s.mean_f1 for s in summaries):
         found.append("One seed: differences of a few hundredths between rows may be chance.")
     return found
