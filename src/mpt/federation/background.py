@@ -19,7 +19,10 @@ class Background:
 
     def __init__(self, device: torch.device, *, beside: bool = True) -> None:
         self.device = device
-        self._worker = ThreadPoolExecutor(1, "readout") if beside and device.type == "cuda" else None
+        self._worker, self._stream = None, None
+        if beside and device.type == "cuda":
+            self._worker = ThreadPoolExecutor(1, "readout")
+            self._stream = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> "Background":
         return self
@@ -37,10 +40,10 @@ class Background:
         return self._worker.submit(self._on_a_stream, work).result
 
     def _on_a_stream(self, work: Callable[[], Result]) -> Result:
-        stream = torch.cuda.Stream(self.device, priority=-1)  # type: ignore[no-untyped-call]
-        with torch.cuda.device(self.device), torch.cuda.stream(stream):
+        assert self._stream is not None
+        with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             result = work()
-            stream.synchronize()
+            self._stream.synchronize()
         return result
 
 

@@ -169,7 +169,7 @@ class Federation:
     methods: Sequence[Method] = ()
     partition: Partition = field(init=False)
     _earlier: dict[int, Features] = field(default_factory=dict, init=False)
-    _groups: dict[tuple[int, tuple[int, ...]], Groups] = field(default_factory=dict, init=False)
+    _groups: tuple[tuple[int, ...], Groups | None] = field(default=((), None), init=False)
     _loaded: dict[str, Tensor] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -355,13 +355,13 @@ class Federation:
 
     def groups(self, vehicle: int, here: tuple[int, ...]) -> Groups:
         """The vehicles whose statistics are made together with this one's, among those that are present."""
-        if (vehicle, here) not in self._groups:
+        held, made = self._groups
+        if made is None or held != here or vehicle not in made.vehicles:
             sizes = [len(self.labels[v]) for v in here]
             chunk = next(c for c in chunks(here, sizes, self.dataset.num_classes, self.model.dim) if vehicle in c)
             made = group(chunk, [self.vehicles[v].labels for v in chunk], self.dataset.num_classes)
-            self._groups = {**self._groups, **{(v, here): made for v in chunk}} if len(chunk) == len(here) else {}
-            return made
-        return self._groups[vehicle, here]
+            self._groups = here, made
+        return made
 
     def _on_device(self, split: Split) -> tuple[Tensor, Tensor]:
         images = torch.from_numpy(np.array(split.images)).permute(0, 3, 1, 2).contiguous()

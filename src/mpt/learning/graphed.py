@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from mpt.learning.augmentation import draw_epoch, normalise, take
 from mpt.learning.backbones.classifier import Classifier
+from mpt.learning.randomness import isolated
 from mpt.learning.training import Settings, batches, channels_last
 
 MOST_GRAPHS = 24
@@ -31,6 +32,7 @@ class GraphedSteps:
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.velocities = [torch.zeros_like(p) for p in self.parameters]
         self.shift = torch.zeros(model.num_classes, device=self.device)
+        self._pool = torch.cuda.graph_pool_handle()
         self._held: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
 
     def train(
@@ -76,7 +78,7 @@ class GraphedSteps:
                 self._step(*held)
         torch.cuda.current_stream(self.device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             self._step(*held)
         with torch.no_grad():
             for tensor, was in zip(changing, before, strict=True):
@@ -101,7 +103,16 @@ def descend(parameters: list[nn.Parameter], velocities: list[Tensor], gradients:
     torch._foreach_add_(parameters, velocities, alpha=-s.lr)  # type: ignore[arg-type]
 
 
-def can_be_graphed(model: nn.Module) -> bool:
-    """Whether a step of the model may be replayed: nothing in it draws random numbers."""
-    drops = (nn.modules.dropout._DropoutNd, nn.RReLU)
-    return not any(isinstance(m, drops) and getattr(m, "p", 1) != 0 for m in model.modules())
+def can_be_graphed(model: Classifier) -> bool:
+    """Whether a step of the model may be replayed: nothing in it draws random numbers when it trains."""
+    device = model.head.weight.device
+    probe = copy.deepcopy(model).train()
+    images = torch.zeros(2, model.in_channels, model.image_size, model.image_size, device=device)
+
+    def states() -> list[Tensor]:
+        return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+
+    with isolated(0, device), torch.no_grad():
+        fresh = states()
+        probe(images)
+        return all(torch.equal(a, b) for a, b in zip(fresh, states(), strict=True))
