@@ -1,5 +1,6 @@
 """The whole federation on one machine, small: 8 classes, 4 vehicles, 3 rounds, a departure after the second."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from mpt.federation.engine import Federation, run
 from mpt.federation.plan import Plan
 from mpt.federation.scenario import PlanError, parse_events
 from mpt.learning import Settings
-from mpt.methods import METHODS
+from mpt.methods import METHODS, MethodError
 
 TRUCK, VEHICLES, OWNER = 2, 4, 3
 PLAN = Plan(
@@ -328,6 +329,46 @@ def test_a_users_own_method_runs_by_its_path(dataset, tmp_path):
         sent = (row.cost.messages, row.cost.bytes_down, row.cost.bytes_up)
         assert sent == ((0, 0, 0) if row.round <= 2 else (1, 3 * 2, 3 * 16))
         assert row.prototype_distance is not None
+
+
+SPOILS = """
+class Spoils:
+    name, training, needs_departure = "spoils", "held-out", True
+
+    def depart(self, now):
+        return None
+
+    def track(self, kept, now):
+        {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "message"),
+    [
+        ("return kept, [1.0]", MethodError, "spoils gave list, should be a prototype"),
+        ("return kept, now.head[0]", MethodError, "spoils gave an array of shape"),
+        ("now.head[0][:] = 0; return kept, now.head[0][0]", ValueError, "read-only"),
+    ],
+)
+def test_a_method_that_spoils_what_others_see_is_stopped(dataset, tmp_path, body, error, message):
+    (tmp_path / "mine.py").write_text(SPOILS.format(body=body))
+    plan = replace(PLAN, methods=(f"{tmp_path / 'mine.py'}:Spoils",))
+    with pytest.raises(error, match=message):
+        run(dataset, plan, trainer=Spy())
+
+
+def test_the_servers_seconds_are_without_the_forward_pass(dataset, monkeypatch):
+    embed = Federation.embed
+
+    def slow(self, model, images):
+        time.sleep(0.3)
+        return embed(self, model, images)
+
+    monkeypatch.setattr(Federation, "embed", slow)
+    rows = run(dataset, replace(PLAN, methods=("mpt", "sdc", "frozen")), trainer=Spy())
+    for row in rows:
+        assert row.cost.server_seconds + row.readout_cost.server_seconds < 0.3, row.method
 
 
 def test_runs_on_one_machine_leave_torchs_global_generator_alone(dataset):

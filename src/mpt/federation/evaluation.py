@@ -18,7 +18,7 @@ from mpt.federation.plan import Plan, ReadoutName
 from mpt.federation.rounds import Channel, Exchange
 from mpt.federation.trainings import TRAININGS
 from mpt.learning import numpy_generator
-from mpt.methods import Cost, Local, Method, Now
+from mpt.methods import Cost, Local, Method, MethodError, Now
 from mpt.methods.icarl import Cosine
 from mpt.methods.protocol import Readout
 
@@ -231,6 +231,10 @@ class Judge:
             mine = kept.get(method.name)
             mine = mine if isinstance(mine, Value) else copy.deepcopy(mine)
             kept[method.name], outcome = method.track(mine, now)
+            shape = np.shape(outcome) if isinstance(outcome, np.ndarray) else None
+            if shape != (len(now.head[0][0]),) and not hasattr(outcome, "predict"):
+                what = type(outcome).__name__ if shape is None else f"an array of shape {shape}"
+                raise MethodError(f"method: {method.name} gave {what}, should be a prototype (d,) or have predict()")
             return outcome
         observed: Floats = seen.stats.means[self.plan.rare]
         return observed

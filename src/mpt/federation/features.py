@@ -84,7 +84,7 @@ class Features:
             return confusion_matrix(
                 readout.predict(_array(self._test)), self.federation.dataset.test.labels, num_classes
             )
-        weight, bias = (torch.from_numpy(part).to(labels.device) for part in readout.to_linear())
+        weight, bias = (torch.tensor(part, device=labels.device) for part in readout.to_linear())
         predicted = torch.addmm(bias, self._test, weight.T).argmax(dim=1)
         counted = torch.bincount(labels * num_classes + predicted, minlength=num_classes**2)
         matrix: Ints = counted.cpu().numpy().reshape(num_classes, num_classes)
@@ -105,4 +105,5 @@ class Features:
 
 def _array(tensor: Tensor) -> Floats:
     array: Floats = tensor.cpu().numpy()
+    array.setflags(write=False)
     return array

@@ -63,10 +63,10 @@ class Plan:
             raise PlanError(f"depart_at: {self.depart_at}, should be at least 1 and below {self.rounds}, the rounds")
         if not 0 < self.participation <= 1:
             raise PlanError(f"participation: {self.participation}, should be above 0 and at most 1")
-        if self.slow_every is not None and (self.slow_every < 1 or self.slow_every % self.eval_every):
-            raise PlanError(f"slow_every: {self.slow_every}, should be a multiple of eval_every, {self.eval_every}")
         if self.eval_every < 1:
             raise PlanError(f"eval_every: {self.eval_every}, should be at least 1")
+        if self.slow_every is not None and (self.slow_every < 1 or self.slow_every % self.eval_every):
+            raise PlanError(f"slow_every: {self.slow_every}, should be a multiple of eval_every, {self.eval_every}")
         check_rounds(self.events, self.rounds)
 
     def evaluates(self, round: int, *, slow: bool = False) -> bool:

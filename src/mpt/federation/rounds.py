@@ -59,34 +59,25 @@ class Exchange:
         return self._merged[question], new
 
     def _merge(self, question: bytes, request: StatisticsRequest) -> Merged:
+        locals = dict(sorted(self.locals.items()))
         size, seconds, start = 0, 0.0, time.perf_counter()
 
         def arriving(vehicles: Iterable[int]) -> Iterator[ClassStatistics]:
             nonlocal size, seconds
             for vehicle in vehicles:
-                local, begun = self.locals[vehicle], time.perf_counter()
-                answer = local.answer(StatisticsRequest.from_bytes(question))
+                begun = time.perf_counter()
+                answer = locals[vehicle].answer(StatisticsRequest.from_bytes(question))
                 seconds += time.perf_counter() - begun
                 size += len(answer)
                 yield request.read(answer)
 
-        vehicles = sorted(self.locals)
-        stay = [v for v in vehicles if v not in self.leaving]
-        leave = [v for v in vehicles if v in self.leaving]
+        stay = [v for v in locals if v not in self.leaving]
+        leave = [v for v in locals if v in self.leaving]
         staying = ClassStatistics.merge(arriving(stay)) if stay else None
         everybody = ClassStatistics.merge(chain([staying] if staying else [], arriving(leave)))
         took = time.perf_counter() - start
         self.spent += seconds
         return Merged(everybody, staying, size, seconds, took - seconds)
-
-    def collect(self, question: bytes, answer: Answer) -> tuple[dict[int, bytes], float]:
-        """Everybody's answer, by id, and the seconds that took without the forward pass."""
-        locals = sorted(self.locals.items())
-        start = time.perf_counter()
-        answers = {vehicle: answer(question, local) for vehicle, local in locals}
-        seconds = time.perf_counter() - start
-        self.spent += seconds
-        return answers, seconds
 
 
 @dataclass
@@ -119,11 +110,21 @@ class Channel:
             raise StatisticsError("report: no vehicle stays after this round, at least one should")
         return merged.staying
 
-    def ask(self, question: bytes, answer: Answer) -> list[bytes]:
-        """Everybody's answer to a question of the method's own."""
-        answers, seconds = self.exchange.collect(question, answer)
-        self._charge(len(question) * len(answers), sum(map(len, answers.values())), seconds)
-        return list(answers.values())
+    def ask(self, question: bytes, answer: Answer) -> Iterator[bytes]:
+        """Everybody's answer to a question of the method's own, as it arrives; none is kept here."""
+        locals = dict(sorted(self.exchange.locals.items()))
+        self._charge(len(question) * len(locals), 0, 0.0)
+        return self._answers(question, answer, locals)
+
+    def _answers(self, question: bytes, answer: Answer, locals: Mapping[int, Local]) -> Iterator[bytes]:
+        for local in locals.values():
+            start = time.perf_counter()
+            made = answer(question, local)
+            seconds = time.perf_counter() - start
+            self.exchange.spent += seconds
+            self.cost.bytes_up += len(made)
+            self.cost.vehicle_seconds += seconds
+            yield made
 
     def _charge(self, bytes_down: int, bytes_up: int, vehicle_seconds: float) -> None:
         self.cost.messages += 1

@@ -84,10 +84,13 @@ class Ldc:
 
         def answer(question: bytes, local: Local) -> bytes:
             earlier, current = _pairs(local, self.budget, now.departed)
-            return pack(earlier.T @ earlier, earlier.T @ current)
+            return pack((earlier.T @ earlier)[np.tril_indices(earlier.shape[1])], earlier.T @ current)
 
-        gram, cross = total(now.ask(b"", answer))
+        lower, cross = total(now.ask(b"", answer))
         d = len(kept)
+        rows, columns = np.tril_indices(d)
+        gram = np.zeros((d, d))
+        gram[rows, columns] = gram[columns, rows] = lower
         size = float(np.trace(gram)) / d
         if size <= 0:
             return kept, kept

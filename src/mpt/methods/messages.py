@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-import numpy as np
-
 from mpt.core.validation import Floats
 from mpt.core.wire import Reader, Writer
 
@@ -36,4 +34,8 @@ def unpack(message: bytes) -> list[Floats]:
 
 def total(messages: Iterable[bytes]) -> list[Floats]:
     """The sum over vehicles of what each sent, array by array."""
-    return [np.sum(parts, axis=0) for parts in zip(*map(unpack, messages), strict=True)]
+    sums: list[Floats] = []
+    for message in messages:
+        arrays = unpack(message)
+        sums = [before + array for before, array in zip(sums, arrays, strict=True)] if sums else arrays
+    return sums

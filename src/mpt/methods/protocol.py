@@ -4,14 +4,14 @@ A method runs on the server. It is told when the class departs, and asked in lat
 Whatever it learns from vehicles it asks for, as bytes, so that its cost is what it sends and takes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from mpt.core import ClassStatistics
+from mpt.core import ClassStatistics, StatisticsError
 from mpt.core.validation import Floats, Ints
 from mpt.federation.request import StatisticsRequest
 
@@ -90,7 +90,7 @@ class Now:
         head: the classifier head: weight (C, d) and bias (C,).
         report: asks all present vehicles for statistics and merges their answers; with `staying=True`, only those that
             do not leave after this round.
-        ask: sends a question to all present vehicles and gives back their answers, a `bytes` each.
+        ask: sends a question to all present vehicles and gives back their answers, a `bytes` each, as they arrive.
         reference: what no method may know, for the rows that are there to compare with: "test" is the test samples'
             mean feature of the departed class, "train" that of all its training samples, departed ones included.
         rng: for methods that draw.
@@ -104,7 +104,7 @@ class Now:
     num_classes: int
     head: tuple[Floats, Floats]
     report: Callable[..., ClassStatistics]
-    ask: Callable[[bytes, Answer], list[bytes]]
+    ask: Callable[[bytes, Answer], Iterator[bytes]]
     reference: Callable[[Literal["test", "train"]], Floats]
     rng: np.random.Generator
     held_out: tuple[int, ...] = ()
@@ -118,6 +118,9 @@ class Now:
 
     def note(self, **numbers: float) -> None:
         """Numbers for the diagnostics: each becomes a column of `diagnostics.csv`."""
+        for name, value in numbers.items():
+            if name in ("seed", "round", "method") or not isinstance(value, int | float | np.number):
+                raise StatisticsError(f"note: {name} = {value!r}, should be a number under a name of its own")
         self.notes.update(numbers)
 
     def request(self, **options: Any) -> StatisticsRequest:

@@ -89,7 +89,7 @@ def _module(path: Path) -> ModuleType:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise MethodError(f"method: {path} does not import ({type(error).__name__}: {error})") from error
     return module

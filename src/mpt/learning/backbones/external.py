@@ -65,12 +65,19 @@ def from_function(spec: str, in_channels: int, image_size: int) -> nn.Module:
     try:
         with _current_folder_importable():
             module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise LearningError(f"backbone: {module_name!r} of {spec!r} cannot be imported ({error})") from error
+    except Exception as error:
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        raise LearningError(f"backbone: {module_name!r} of {spec!r} cannot be imported ({told})") from error
     function = getattr(module, function_name, None)
     if not callable(function):
         raise LearningError(f"backbone: {module_name} has no function {function_name!r}")
-    backbone = function(in_channels, image_size)
+    try:
+        backbone = function(in_channels, image_size)
+    except LearningError:
+        raise
+    except Exception as error:
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        raise LearningError(f"backbone: {spec}({in_channels}, {image_size}) failed ({told})") from error
     if not isinstance(backbone, nn.Module):
         raise LearningError(f"backbone: {spec} returned a {type(backbone).__name__}, should be a torch.nn.Module")
     if not isinstance(getattr(backbone, "dim", None), int):
