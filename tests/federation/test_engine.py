@@ -371,6 +371,20 @@ def test_the_servers_seconds_are_without_the_forward_pass(dataset, monkeypatch):
         assert row.cost.server_seconds + row.readout_cost.server_seconds < 0.3, row.method
 
 
+def test_float32_means_float32(dataset):
+    allowed = []
+
+    def trainer(model, jobs):
+        allowed.append(torch.backends.cudnn.allow_tf32)
+        return [dict(job.start) for job in jobs]
+
+    before = torch.backends.cudnn.allow_tf32
+    for precision in ("float32", "auto"):
+        run(dataset, replace(PLAN, methods=("frozen",), rounds=2, depart_at=1, precision=precision), trainer=trainer)
+        assert torch.backends.cudnn.allow_tf32 == before
+    assert allowed == [False, False, before, before]
+
+
 def test_runs_on_one_machine_leave_torchs_global_generator_alone(dataset):
     torch.manual_seed(3)
     before = torch.get_rng_state()

@@ -66,17 +66,29 @@ def furthest(left, right, start):
 
 
 @pytest.mark.slow
-def test_stacked_gives_the_same_models(interpreted):
+@pytest.mark.parametrize("most", [None, 2])
+def test_stacked_gives_the_same_models(interpreted, most):
     made, settings = model(), Settings(epochs=1, batch_size=8, lr=0.05, augment="crop-flip")
     start = {name: tensor.clone() for name, tensor in made.state_dict().items()}
     work = jobs(start, settings)
-    plain, stacked = train_plain(made, work), StackedTrainer("float32")(made, work)
+    plain, stacked = train_plain(made, work), StackedTrainer("float32", most)(made, work)
     for left, right in zip(stacked, plain, strict=True):
         assert left.keys() == right.keys()
         assert furthest(left, right, start) < 1e-5
         counted = [k for k in start if k.endswith("num_batches_tracked")]
         assert all(torch.equal(left[k], right[k]) for k in counted)
     assert all(torch.equal(start[k], work[0].start[k]) for k in start)
+
+
+def test_memory_of_a_stack_is_what_its_buffers_take(interpreted):
+    from mpt.learning.stacked.layout import Layout  # noqa: PLC0415
+    from mpt.learning.stacked.stack import bytes_a_vehicle  # noqa: PLC0415
+
+    settings = Settings(batch_size=64)
+    maps = 64 * (32 * 32 * 32 + 16 * 16 * 64 + 8 * 8 * 128)
+    for dtype, size in ((torch.bfloat16, 2), (torch.float32, 4)):
+        taken = bytes_a_vehicle(Layout(3, 10), settings, 32, dtype)
+        assert 2 * maps * size < taken < 4 * maps * size + 2**23
 
 
 def test_stacked_refuses_jobs_that_differ_in_settings():

@@ -47,6 +47,17 @@ class Background:
         return result
 
 
+def precisely(precision: str) -> AbstractContextManager[Any]:
+    """Inside, with "float32", convolutions on a GPU are exact: torch lets cuDNN round to tf32 otherwise.
+
+    The flags are the process's, so nothing may go on beside it; `rounds_together` sees to that.
+    """
+    if precision != "float32":
+        return nullcontext()
+    exact: AbstractContextManager[Any] = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
+    return exact
+
+
 def few_threads(dim: int) -> AbstractContextManager[Any]:
     """Inside, NumPy's and SciPy's products of small matrices use one thread.
 

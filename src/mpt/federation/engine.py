@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mpt.data import Dataset, Split
-from mpt.federation.background import Background, few_threads
+from mpt.federation.background import Background, few_threads, precisely
 from mpt.federation.evaluation import Anchor, Judge, Row, Seen
 from mpt.federation.features import Features
 from mpt.federation.grouped import Groups, chunks, group
@@ -102,14 +102,16 @@ Trained = dict["JobKey", dict[str, Tensor]]
 def _train_together(federations: Sequence["Federation"], states: Sequence[State]) -> list[Trained]:
     jobs = [f.jobs(state) for f, state in zip(federations, states, strict=True)]
     first = federations[0]
-    models = iter(first.train(first.model, [job for some in jobs for job in some.values()]))
+    with precisely(first.plan.precision):
+        models = iter(first.train(first.model, [job for some in jobs for job in some.values()]))
     return [{key: next(models) for key in some} for some in jobs]
 
 
 def _finish_together(
     federations: Sequence["Federation"], states: Sequence[State], trained: Sequence[Trained]
 ) -> list[tuple[State, list[Row]]]:
-    return [f.finish(state, mine) for f, state, mine in zip(federations, states, trained, strict=True)]
+    with precisely(federations[0].plan.precision):
+        return [f.finish(state, mine) for f, state, mine in zip(federations, states, trained, strict=True)]
 
 
 def run_together(

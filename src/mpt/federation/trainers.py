@@ -7,7 +7,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from mpt.learning.backbones.cnn3 import CNN3
 from mpt.learning.graphed import GraphedSteps, can_be_graphed
 from mpt.learning.losses import calibration
 from mpt.learning.stacked.layout import CHANNELS, Layout
-from mpt.learning.stacked.schedule import Schedule, draw
+from mpt.learning.stacked.schedule import draw
 from mpt.learning.training import channels_last
 
 MOST_CLASSES, MOST_BATCH = 128, 256
@@ -96,11 +96,17 @@ class Pool:
 
 @dataclass
 class StackedTrainer:
-    """All vehicles of all jobs at once: three-layer CNNs on a GPU."""
+    """All vehicles of all jobs at once, or as many as the memory holds: three-layer CNNs on a GPU.
+
+    Attributes:
+        most: how many vehicles at a time; None: what fits into the free memory.
+    """
 
     precision: Precision = "bfloat16"
+    most: int | None = None
     pool: Pool = field(default_factory=Pool)
     _stack: Any = None
+    _fits: int = 2**31
 
     def __call__(self, model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
         """The averaged models, one a job."""
@@ -108,69 +114,102 @@ class StackedTrainer:
         if any(job.settings != settings for job in jobs):
             raise LearningError("jobs: their settings differ, should be the same for all jobs of a round")
         self.pool.hold(jobs)
-        names = [(j, v) for j, job in enumerate(jobs) for v, s in sorted(job.vehicles.items()) if len(s.labels)]
-        held = [jobs[j].vehicles[v] for j, v in names]
-        generators = [generator(jobs[j].seed, "training", jobs[j].round, v) for j, v in names]
-        schedule = draw([self.pool.rows(s) for s in held], generators, settings, model.image_size)
-        stack = self._fitting(layout, settings, model, len(names))
         packed = [layout.pack(job.start) for job in jobs]
-        owner = [names[place][0] for place in schedule.order]
+        work = [
+            _Vehicle(j, v, s) for j, job in enumerate(jobs) for v, s in sorted(job.vehicles.items()) if len(s.labels)
+        ]
+        stack = self._fitting(layout, settings, model, len(work))
+        parts = [
+            self._train(stack, work[first : first + stack.capacity], jobs, packed, model)
+            for first in range(0, len(work), stack.capacity)
+        ]
+        parameters, running = (torch.cat([part[i] for part in parts]) for i in (0, 1))
+        steps = np.concatenate([part[2] for part in parts])
+        owner = np.array([vehicle.job for vehicle in work])
+        return [
+            self._average(layout, job, work, np.flatnonzero(owner == j), parameters, running, steps)
+            for j, job in enumerate(jobs)
+        ]
+
+    def _train(
+        self, stack: Any, work: Sequence["_Vehicle"], jobs: Sequence[Job], packed: Any, model: Classifier
+    ) -> tuple[Tensor, Tensor, Any]:
+        """Parameters (V, P), running statistics (V, R) and numbers of steps (V,) of V vehicles after the round."""
+        drawn = [generator(jobs[w.job].seed, "training", jobs[w.job].round, w.vehicle) for w in work]
+        schedule = draw([self.pool.rows(w.samples) for w in work], drawn, jobs[0].settings, model.image_size)
+        owner = [work[who].job for who in schedule.order]
         stack.parameters[: len(owner)] = torch.stack([parameters for parameters, _ in packed])[owner]
         stack.running[: len(owner)] = torch.stack([running for _, running in packed])[owner]
         stack.shift.zero_()
         for place, who in enumerate(schedule.order):
             if jobs[owner[place]].calibrates:
-                stack.shift[place] = _shift(held[who], model.num_classes)
+                stack.shift[place] = _shift(work[who].samples, model.num_classes)
         stack.run(self.pool.images, self.pool.labels, schedule)
-        counts = np.array([len(held[who].labels) for who in schedule.order], dtype=np.float64)
-        return [
-            self._average(layout, stack, job, np.flatnonzero(np.array(owner) == j), counts, schedule)
-            for j, job in enumerate(jobs)
-        ]
+        back = np.argsort(schedule.order)
+        at = torch.from_numpy(back).to(stack.parameters.device)
+        return stack.parameters[at], stack.running[at], schedule.steps[back]
 
     def _fitting(self, layout: Layout, settings: Settings, model: Classifier, vehicles: int) -> Any:
-        from mpt.learning.stacked.stack import Stack  # noqa: PLC0415 - needs Triton
+        """A stack for so many vehicles, or for as many of them as fit; the one that is there, if it will do."""
+        from mpt.learning.stacked.stack import Stack, bytes_a_vehicle  # noqa: PLC0415 - needs Triton
 
-        key = (layout, settings, model.image_size)
-        if self._stack is None or self._stack.capacity < vehicles or self._stack.key != key:
-            self._stack = None
-            exact = self.precision != "bfloat16"
-            self._stack = Stack(
-                layout,
-                settings,
-                model.image_size,
-                vehicles,
-                model.head.weight.device,
-                dtype=torch.float32 if exact else torch.bfloat16,
-                tf32=self.precision == "tf32",
-            )
+        key, device = (layout, settings, model.image_size), model.head.weight.device
+        if self._stack is not None and self._stack.key == key and self._stack.capacity >= min(vehicles, self._most):
+            return self._stack
+        self._stack = None
+        dtype = torch.bfloat16 if self.precision == "bfloat16" else torch.float32
+        if self.most is None and device.type == "cuda":
+            torch.cuda.empty_cache()
+            each = bytes_a_vehicle(layout, settings, model.image_size, dtype)
+            self._fits = max(1, int(0.7 * torch.cuda.mem_get_info(device)[0] / each))
+        capacity = min(vehicles, self._most)
+        tf32 = self.precision == "tf32"
+        self._stack = Stack(layout, settings, model.image_size, capacity, device, dtype=dtype, tf32=tf32)
         return self._stack
 
+    @property
+    def _most(self) -> int:
+        return self.most or self._fits
+
+    @staticmethod
     def _average(
-        self, layout: Layout, stack: Any, job: Job, places: Any, counts: Any, schedule: Schedule
+        layout: Layout,
+        job: Job,
+        work: Sequence["_Vehicle"],
+        places: Any,
+        parameters: Tensor,
+        running: Tensor,
+        steps: Any,
     ) -> dict[str, Tensor]:
         """FedAvg by sample counts, BatchNorm's variances pooled, as `RunningAverage` does it."""
-        device = stack.parameters.device
-        at = torch.from_numpy(places).to(device)
-        share = torch.from_numpy(counts[places] / counts[places].sum()).to(device)[:, None]
-        parameters = (share * stack.parameters[at].double()).sum(0)
-        running = stack.running[at].double()
-        mean = (share * running).sum(0)
-        starts = layout.running_starts
-        for start, channels in zip(starts[:-1], CHANNELS, strict=True):
-            means = running[:, start : start + channels]
+        counts = np.array([len(work[place].samples.labels) for place in places], dtype=np.float64)
+        at = torch.from_numpy(places).to(parameters.device)
+        share = torch.from_numpy(counts / counts.sum()).to(parameters.device)[:, None]
+        averaged = (share * parameters[at].double()).sum(0)
+        moments = running[at].double()
+        mean = (share * moments).sum(0)
+        for start, channels in zip(layout.running_starts[:-1], CHANNELS, strict=True):
+            means = moments[:, start : start + channels]
             mean[start + channels : start + 2 * channels] += (
                 share * (means - mean[start : start + channels]) ** 2
             ).sum(0)
-        if not bool(torch.isfinite(parameters).all() & torch.isfinite(mean).all()):
+        if not bool(torch.isfinite(averaged).all() & torch.isfinite(mean).all()):
             raise LearningError(
                 f"round {job.round}: the model has entries that are NaN or infinite; a smaller lr may help"
             )
-        state = layout.unpack(parameters.float(), mean.float(), job.start)
+        state = layout.unpack(averaged.float(), mean.float(), job.start)
         for name in state:
             if name.endswith("num_batches_tracked"):
-                state[name] = job.start[name] + int(schedule.steps[places].max())
+                state[name] = job.start[name] + int(steps[places].max())
         return state
+
+
+class _Vehicle(NamedTuple):
+    """One vehicle's part in one of the jobs."""
+
+    job: int
+    vehicle: int
+    samples: Samples
 
 
 @dataclass

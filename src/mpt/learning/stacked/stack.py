@@ -240,6 +240,14 @@ class Stack:
                 )  # fmt: skip
 
 
+def bytes_a_vehicle(layout: Layout, settings: Settings, image_size: int, dtype: torch.dtype) -> int:
+    """About how much memory a stack takes for each of its vehicles: its buffers, found by making them without data."""
+    made = Stack(layout, settings, image_size, 1, torch.device("meta"), dtype=dtype)
+    held = [value for value in vars(made).values() if isinstance(value, Tensor | list)]
+    tensors = [t for value in held for t in (value if isinstance(value, list) else [value])]
+    return sum(t.numel() * t.element_size() for t in tensors)
+
+
 def _widened(array: NDArray[Any], capacity: int) -> NDArray[Any]:
     """(T, V, ...) with V filled up to the capacity; what is no table stays."""
     if array.ndim < 2 or array.shape[1] == capacity:
