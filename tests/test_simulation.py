@@ -106,6 +106,8 @@ def test_tables_are_data_frames_and_the_files_are_the_same(whole):
     assert summary["method"].tolist() == order
     last = metrics[(metrics["method"] == "mpt") & (metrics["round"] == 6)]
     assert summary.set_index("method").loc["mpt", "last_f1"] == pytest.approx(last["rare_f1"].mean())
+    departing = result.metrics.query("round == 2 and method == 'mpt'")["rare_f1"]
+    assert summary.set_index("method").loc["mpt", "departure_f1"] == pytest.approx(departing.mean())
 
 
 def test_diagnostics_have_a_row_a_round_and_one_a_method_that_notes(whole):
@@ -332,6 +334,20 @@ def test_stopping_says_how_far_it_came(tmp_path):
     assert rounds == [4, 5, 6]
 
 
+def test_a_keyboard_interrupt_that_python_drops_stops_the_run_after_the_round():
+    def press(seed, number, rows):
+        if number == 2:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(1)
+            except KeyboardInterrupt:
+                pass
+
+    with pytest.raises(Stopped, match=r"^stopped after round 2 of seed 0"):
+        simulate(small(), progress=press)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def command(config, out):
     settings = [f"--{k.replace('_', '-')}={','.join(v) if isinstance(v, tuple) else v}" for k, v in config.items()]
     return [sys.executable, "-m", "mpt", "run", *settings, "--out", str(out)]
@@ -374,8 +390,11 @@ def test_ctrl_c_is_one_sentence_and_exit_code_130(tmp_path):
     process = begin(small(rounds=60, seeds=9), tmp_path / "out")
     wait_for(process, lambda: any((tmp_path / "out").glob("checkpoint/0000-000002*")))
     process.send_signal(signal.SIGINT)
-    printed, said = process.communicate(timeout=120)
-    assert process.returncode == 130
+    try:
+        printed, said = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 130, said
     assert said.splitlines()[-1].startswith("mpt: stopped after round ")
     assert said.endswith("the same command goes on from there\n")
     assert "Traceback" not in said

@@ -183,7 +183,8 @@ def _print_summary(result: Any) -> None:
     table = Table(
         "method", "readout", title=f"F1 of {config.rare!r} on {config.dataset}", title_justify="left", box=None
     )
-    for column in ("last round", "mean after departure", "balanced acc.", "bytes up", "bytes down", "readout up"):
+    columns = "at departure", "last round", "mean after", "balanced acc.", "bytes up", "bytes down", "readout up"
+    for column in columns:
         table.add_column(column, justify="right")
 
     def with_deviation(value: float, deviation: float | None) -> str:
@@ -193,6 +194,7 @@ def _print_summary(result: Any) -> None:
         table.add_row(
             row["method"],
             row["readout"],
+            "" if row["departure_f1"] is None else f"{row['departure_f1']:.3f}",
             with_deviation(row["last_f1"], row["last_f1_sd"]),
             with_deviation(row["mean_f1"], row["mean_f1_sd"]),
             f"{row['balanced_accuracy']:.3f}",

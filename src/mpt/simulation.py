@@ -5,10 +5,14 @@ import importlib
 import importlib.util
 import logging
 import platform
+import signal
 import subprocess
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -85,7 +89,7 @@ class Result:
 
     @property
     def summary(self) -> Any:
-        """One row a method and readout: F1 at the last round and mean over the rounds after the departure, by seeds."""
+        """One row a method and readout: F1 at the departure, at the last round and on average after the departure."""
         import pandas as pd
 
         return pd.DataFrame.from_records(summarize(self.tables, self.config.depart_at))
@@ -167,17 +171,20 @@ class _Run:
         """From there to the last round of the last seed."""
         last = begun
         try:
-            for seed in range(begun.seed, self.config.seeds):
-                plan = plan_of(self.config, self.rare, seed)
-                federation = Federation(self.dataset, plan, torch.device(self.device))
-                start = (begun.state if seed == begun.seed else None) or federation.start()
-                for state, rows in rounds(federation, start):
-                    measured = last.tables + tables_of(rows, (plan.depart_at, plan.rounds))
-                    last = Checkpoint(last.key, seed, state, measured)
-                    if folder is not None:
-                        folder.checkpoint(last, always=bool(rows))
-                    if progress is not None:
-                        progress(seed, state.round, rows)
+            with interruptible() as asked:
+                for seed in range(begun.seed, self.config.seeds):
+                    plan = plan_of(self.config, self.rare, seed)
+                    federation = Federation(self.dataset, plan, torch.device(self.device))
+                    start = (begun.state if seed == begun.seed else None) or federation.start()
+                    for state, rows in rounds(federation, start):
+                        measured = last.tables + tables_of(rows, (plan.depart_at, plan.rounds))
+                        last = Checkpoint(last.key, seed, state, measured)
+                        if folder is not None:
+                            folder.checkpoint(last, always=bool(rows))
+                        if progress is not None:
+                            progress(seed, state.round, rows)
+                        if asked():
+                            raise KeyboardInterrupt
         except KeyboardInterrupt:
             where = f"stopped after round {last.round} of seed {last.seed}"
             if folder is None:
@@ -185,6 +192,30 @@ class _Run:
             folder.checkpoint(last, always=True)
             raise Stopped(f"{where}; the same command goes on from there") from None
         return last.tables
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Gives a function that says whether Ctrl-C was pressed inside.
+
+    Ctrl-C raises `KeyboardInterrupt` as ever, but where that strikes a destructor or a callback Python drops it.
+    """
+    pressed = False
+
+    def press(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.default_int_handler(number, frame)
+
+    usual = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT)
+    if usual is not signal.default_int_handler:
+        yield lambda: False
+        return
+    signal.signal(signal.SIGINT, press)
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 def plan_of(config: RunConfig, rare: int, seed: int) -> Plan:
@@ -226,15 +257,18 @@ def choose_device(wanted: str) -> str:
 
 
 def summarize(tables: Tables, depart_at: int) -> list[dict[str, Any]]:
-    """F1 at the last round and mean F1 over the rounds after `depart_at`: mean and deviation over seeds.
+    """F1 at the departure, at the last round and on average over the rounds after `depart_at`, by seeds.
 
     Only rounds in which all methods were read out count, so that their means are over the same ones.
     """
+    departing: dict[tuple[str, str], list[float]] = {}
     grouped: dict[tuple[str, str], dict[int, list[dict[str, Any]]]] = {}
     read_out: dict[tuple[str, str], set[int]] = {}
     for metrics in tables.metrics:
         if metrics["round"] > depart_at:
             read_out.setdefault((metrics["method"], metrics["readout"]), set()).add(metrics["round"])
+        elif metrics["round"] == depart_at:
+            departing.setdefault((metrics["method"], metrics["readout"]), []).append(metrics["rare_f1"])
     compared = set.intersection(*read_out.values()) if read_out else set[int]()
     for metrics, costs in zip(tables.metrics, tables.costs, strict=True):
         if metrics["round"] in compared:
@@ -250,6 +284,7 @@ def summarize(tables: Tables, depart_at: int) -> list[dict[str, Any]]:
                 "method": method,
                 "readout": readout,
                 "seeds": len(by_seed),
+                "departure_f1": float(np.mean(departing[method, readout])) if (method, readout) in departing else None,
                 "last_f1": float(np.mean(final)),
                 "last_f1_sd": float(np.std(final, ddof=1)) if len(final) > 1 else None,
                 "mean_f1": float(np.mean(mean)),
