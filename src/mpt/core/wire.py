@@ -1,6 +1,7 @@
 """Bytes: one versioned envelope for everything that travels or is kept. Little-endian, no pickle.
 
-    magic      4 bytes    b"MPT" and the kind: "S" ClassStatistics, "D" Deposit, "R" StatisticsRequest
+    magic      4 bytes    b"MPT" and the kind: "S" ClassStatistics, "D" Deposit, "R" StatisticsRequest,
+                          "A" arrays of a method, "T" the state of a fleet's Tracker
     version    uint16     1
     flags      uint16     which optional parts follow; bit 15: real numbers are float32, else float64
     length     uint64     of the whole message
@@ -30,7 +31,7 @@ _CHECKSUM = struct.Struct("<I")
 _FLOAT32 = 1 << 15
 _LEAST_FLOAT32 = 1e-30
 _MAX_EXPANDED = 1 << 25
-_KINDS = {b"S": "ClassStatistics", b"D": "Deposit", b"R": "StatisticsRequest", b"A": "Arrays"}
+_KINDS = {b"S": "ClassStatistics", b"D": "Deposit", b"R": "StatisticsRequest", b"A": "Arrays", b"T": "Tracker"}
 
 
 class Writer:

@@ -1,0 +1,12 @@
+"""A real fleet: vehicles leave, vanish and return, and the server knows what that does to its classes.
+
+Nothing here needs torch or Flower; `docs/fleet.md` has the protocol on a page.
+"""
+
+from mpt.federation.request import StatisticsRequest
+from mpt.fleet.errors import FleetError
+from mpt.fleet.roster import Decision, Member, Roster
+from mpt.fleet.settings import Settings
+from mpt.fleet.tracker import Outcome, Tracker
+
+__all__ = ["Decision", "FleetError", "Member", "Outcome", "Roster", "Settings", "StatisticsRequest", "Tracker"]

@@ -1,0 +1,177 @@
+"""A round's answers: checked one by one, and merged as they come."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+
+from mpt.core import ClassStatistics, StatisticsError
+from mpt.core.validation import Ints
+from mpt.federation.request import StatisticsRequest
+from mpt.fleet.roster import check_id
+from mpt.fleet.settings import Settings
+
+_ENVELOPE = 4 + 4 + 8 + 16 + 16 + 4
+_LARGEST_VALUE = float(np.finfo(np.float32).max)
+_MOST_SAMPLES = 10**8
+_ROUNDING = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """One round's statistics, in which the holders of watched classes can still be told apart.
+
+    Only their reports are kept; those of all others are merged. A vehicle holds a watched class where it has at least
+    `release_share` of the class's samples in this round, so at most 1 / `release_share` reports a class are kept.
+
+    Attributes:
+        round: the round.
+        rest: the merged reports of all other vehicles; None where there are none.
+        holders: the report of each holder, by id.
+    """
+
+    round: int
+    rest: ClassStatistics | None
+    holders: Mapping[str, ClassStatistics]
+
+    @cached_property
+    def everybody(self) -> ClassStatistics:
+        """The merged reports of all vehicles."""
+        merged = self.without(())
+        assert merged is not None
+        return merged
+
+    def without(self, vehicles: Collection[str]) -> ClassStatistics | None:
+        """The merged reports of all vehicles but these holders; None where nobody is left."""
+        staying = [stats for v, stats in sorted(self.holders.items()) if v not in vehicles]
+        parts = [*([] if self.rest is None else [self.rest]), *staying]
+        return ClassStatistics.merge(parts) if parts else None
+
+    def held(self, vehicle: str, share: float) -> tuple[int, ...]:
+        """The watched classes of which a holder has at least this share of the samples."""
+        if vehicle not in self.holders:
+            return ()
+        mine, all_counts = self.holders[vehicle].counts, self.everybody.counts
+        return tuple(c for c in self.everybody.watched if mine[c] > 0 and mine[c] >= share * all_counts[c])
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """What came of a round's answers.
+
+    Attributes:
+        snapshot: the accepted ones; None where there are none.
+        counts: (C,) samples of each accepted vehicle.
+        refused: why an answer was not accepted, by vehicle.
+    """
+
+    snapshot: Snapshot | None
+    counts: Mapping[str, Ints] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+def largest_answer(request: StatisticsRequest, dim: int) -> int:
+    """Bytes: no right answer to this request is longer, whatever its dtype and whether it echoes span and origin."""
+    c = request.num_classes
+    numbers = c + len(request.watched) + c * dim + c + dim
+    numbers += 0 if request.span is None else request.span.size
+    numbers += dim * (dim + 1) // 2 if request.scatter else 0
+    return _ENVELOPE + 16 + 8 * numbers
+
+
+def take(
+    settings: Settings, request: StatisticsRequest, answers: Mapping[str, bytes], rounds: Mapping[str, int]
+) -> Taken:
+    """Read, check and merge a round's answers in the order of the vehicles' ids; a wrong one harms only itself.
+
+    Args:
+        settings: for C, d and the shares.
+        request: what was asked.
+        answers: what `request.answer` gave on each vehicle, by id. Each is asked for once, and not kept.
+        rounds: the round that an answer was made for, where the transport knows.
+    """
+    counts, refused = dict[str, Ints](), dict[str, str]()
+    holders = dict[str, ClassStatistics]()
+    for vehicle in answers:
+        check_id(vehicle)
+
+    def arriving() -> Iterator[ClassStatistics]:
+        """The reports of those who are no holders."""
+        for vehicle in sorted(answers):
+            try:
+                stats = _read(settings, request, answers[vehicle], rounds.get(vehicle, request.round))
+            except StatisticsError as error:
+                refused[vehicle] = str(error)
+                continue
+            counts[vehicle] = stats.counts
+            holders[vehicle] = stats
+            yield from _let_go(holders, _front(settings, holders, request.watched))
+        yield from _let_go(holders, _holding(settings, holders, counts, request.watched))
+
+    reports = arriving()
+    first = next(reports, None)
+    rest = None if first is None else ClassStatistics.merge(chain([first], reports))
+    return Taken(Snapshot(request.round, rest, holders) if counts else None, counts, refused)
+
+
+def _read(settings: Settings, request: StatisticsRequest, answer: bytes, made_for: int) -> ClassStatistics:
+    if made_for != request.round:
+        raise StatisticsError(f"answer: made for round {made_for}, this is round {request.round}")
+    if not isinstance(answer, bytes | bytearray | memoryview):
+        raise StatisticsError(f"answer: {type(answer).__name__}, should be bytes")
+    most = largest_answer(request, settings.dim)
+    if memoryview(answer).nbytes > most:
+        raise StatisticsError(f"answer: {memoryview(answer).nbytes} bytes, should be at most {most}")
+    stats = request.read(bytes(answer))
+    if stats.dim != settings.dim:
+        raise StatisticsError(f"answer: feature dimension {stats.dim}, should be {settings.dim}")
+    if (stats.scatter is not None) != request.scatter:
+        raise StatisticsError(f"answer: {'no' if request.scatter else 'a'} scatter, asked for the opposite")
+    for name, values in (("sums", stats.sums), ("squares", stats.squares), ("scatter", stats.scatter)):
+        if values is not None and np.abs(values).max(initial=0) > _LARGEST_VALUE:
+            raise StatisticsError(f"answer: {name} up to {np.abs(values).max():.1e}, should be below 3.4e38")
+    if stats.counts.max() > _MOST_SAMPLES:
+        raise StatisticsError(f"answer: {stats.counts.max()} samples of a class, should be at most {_MOST_SAMPLES}")
+    _check_plausible(stats)
+    return stats
+
+
+def _check_plausible(stats: ClassStatistics) -> None:
+    """Squares and scatter belong to the same samples: |sum h|^2 <= n sum |h|^2, and the scatter's trace is that sum."""
+    if stats.span is not None:
+        return
+    least = np.sum(stats.sums**2, axis=1) / np.maximum(stats.counts, 1)
+    if np.any(least > stats.squares * (1 + _ROUNDING)):
+        c = int(np.argmax(least - stats.squares))
+        raise StatisticsError(f"answer: squares of class {c} are {stats.squares[c]:.3g}, its sums need {least[c]:.3g}")
+    if stats.scatter is not None:
+        expected, trace = float(np.delete(stats.squares, stats.watched).sum()), float(np.trace(stats.scatter))
+        if abs(trace - expected) > _ROUNDING * max(expected, trace):
+            raise StatisticsError(f"answer: the scatter's trace is {trace:.3g}, its squares add up to {expected:.3g}")
+
+
+def _front(settings: Settings, holders: Mapping[str, ClassStatistics], watched: tuple[int, ...]) -> set[str]:
+    """Those who may turn out to hold `release_share` of a watched class: the first 1 / release_share in each."""
+    vehicles, most = list(holders), int(1 / settings.release + 1e-9)
+    if not watched:
+        return set()
+    counts = np.array([stats.counts[list(watched)] for stats in holders.values()])
+    first = np.argsort(-counts, axis=0, kind="stable")[:most]
+    return {vehicles[i] for column, rows in enumerate(first.T) for i in rows if counts[i, column] > 0}
+
+
+def _holding(
+    settings: Settings, holders: Mapping[str, ClassStatistics], counts: Mapping[str, Ints], watched: tuple[int, ...]
+) -> set[str]:
+    if not counts or not watched:
+        return set()
+    needed = settings.release * np.sum(list(counts.values()), axis=0)[list(watched)]
+    mine = {v: stats.counts[list(watched)] for v, stats in holders.items()}
+    return {v for v, held in mine.items() if np.any((held > 0) & (held >= needed))}
+
+
+def _let_go(holders: dict[str, ClassStatistics], stay: Collection[str]) -> Iterator[ClassStatistics]:
+    for vehicle in [v for v in holders if v not in stay]:
+        yield holders.pop(vehicle)

@@ -1,0 +1,97 @@
+"""A round's prototypes: measured, reconstructed, or of an earlier round where neither can be had."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpt.core import ClassStatistics, NearestClassMean, Reconstruction, StatisticsError, reconstruct
+from mpt.core.validation import Floats, Ints, read_only
+from mpt.fleet.answers import Taken
+from mpt.fleet.departures import Departures, carries
+from mpt.fleet.roster import Roster
+from mpt.fleet.settings import Settings
+from mpt.fleet.state import TrackerState
+
+
+@dataclass(frozen=True, eq=False)
+class Current:
+    """What the classes look like in a round.
+
+    Attributes:
+        prototypes: (C, d).
+        made: (C,), the round that each is from; -1 where there is none.
+        covariance: (d, d) or None.
+        readout: None as long as no class has a prototype.
+        reconstructions: by class.
+        problems: a sentence each.
+    """
+
+    prototypes: Floats
+    made: Ints
+    covariance: Floats | None
+    readout: NearestClassMean | None
+    reconstructions: Mapping[int, Reconstruction]
+    problems: tuple[str, ...]
+
+
+def current(state: TrackerState, departed: Departures, taken: Taken, roster: Roster, round: int) -> Current:
+    """This round's prototypes and readout.
+
+    A class is measured where its samples carry it, and in the round of its vehicle's last answer; else reconstructed
+    from its deposit. One that has neither samples nor a deposit now keeps its last prototype as long as a suspected
+    vehicle may bring it back.
+    """
+    settings, problems = state.settings, list[str]()
+    if taken.snapshot is None:
+        problems.append(f"nobody answered: the prototypes are those of round {state.round}")
+        stats = None if state.snapshot is None else state.snapshot.everybody
+        covariance = None if stats is None else _covariance(settings, stats, problems)
+        readout = _readout(settings, state.prototypes, covariance, problems)
+        return Current(state.prototypes, state.made, covariance, readout, {}, tuple(problems))
+
+    stats = taken.snapshot.everybody
+    prototypes, made = stats.means, np.where(stats.counts > 0, round, -1)
+    reconstructions = dict[int, Reconstruction]()
+    for c, one in sorted(departed.tracked.items()):
+        if c in departed.fresh or carries(settings, int(stats.counts[c]), one.samples):
+            continue
+        try:
+            reconstructions[c] = reconstruct(one.deposit, stats, variant=settings.variant)
+        except StatisticsError as error:
+            problems.append(f"class {c} cannot be reconstructed: {error}")
+        else:
+            prototypes[c], made[c] = reconstructions[c].prototype, round
+    for c in np.flatnonzero((made < 0) & (state.made >= 0)).tolist():
+        if c in departed.tracked or _may_return(state, roster, c):
+            prototypes[c], made[c] = state.prototypes[c], state.made[c]
+            problems.append(f"class {c} has no samples in this round, its prototype is that of round {made[c]}")
+    covariance = _covariance(settings, stats, problems)
+    readout = _readout(settings, prototypes, covariance, problems)
+    return Current(read_only(prototypes), read_only(made), covariance, readout, reconstructions, tuple(problems))
+
+
+def _may_return(state: TrackerState, roster: Roster, c: int) -> bool:
+    return any(counts[c] > 0 and roster.state(v) == "suspected" for v, counts in state.counts.items())
+
+
+def _covariance(settings: Settings, stats: ClassStatistics, problems: list[str]) -> Floats | None:
+    if settings.variant == "lite":
+        return None
+    try:
+        return stats.covariance()
+    except StatisticsError as error:
+        problems.append(f"no covariance, the readout is Euclidean: {error}")
+        return None
+
+
+def _readout(
+    settings: Settings, prototypes: Floats, covariance: Floats | None, problems: list[str]
+) -> NearestClassMean | None:
+    if np.isnan(prototypes).all():
+        return None
+    try:
+        return NearestClassMean(prototypes, covariance, cov_ridge=settings.cov_ridge)
+    except StatisticsError as error:
+        problems.append(f"the readout is Euclidean: {error}")
+        return NearestClassMean(prototypes, cov_ridge=settings.cov_ridge)

@@ -1,0 +1,93 @@
+"""What a fleet's operator chooses."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from mpt.core import StatisticsError
+from mpt.core import validation as check
+from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
+from mpt.fleet.errors import FleetError
+
+Variant = Literal["mpt", "lite"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of a `Tracker`; fixed for the life of a fleet.
+
+    Attributes:
+        num_classes: C.
+        dim: d, the feature dimension; answers of another one are refused.
+        variant: "mpt", or "lite", in which no d x d matrix travels and the readout is Euclidean.
+        grace: a vehicle is departed once it has missed more than so many rounds in a row.
+        watch_share: a class is watched once one vehicle holds at least this share of its samples.
+        release_share: it is released once no vehicle has held this share for `patience` rounds; None: 0.8 watch_share.
+        patience: see there.
+        carry_share: more than this share of the samples a class had at its deposit carry it by themselves: it is
+            measured directly.
+        most_watched: so many classes may be watched, the others serve as reference classes; None: half of them.
+        watch: classes watched from the first round on, however they are spread.
+        ridge: lambda of Eq. (1), see `mpt.deposit`.
+        cov_ridge: lambda_Sigma of Eq. (3).
+    """
+
+    num_classes: int
+    dim: int
+    variant: Variant = "mpt"
+    grace: int = 3
+    watch_share: float = 0.5
+    release_share: float | None = None
+    patience: int = 5
+    carry_share: float = 0.25
+    most_watched: int | None = None
+    watch: tuple[int, ...] = ()
+    ridge: float = DEFAULT_RIDGE
+    cov_ridge: float = DEFAULT_COV_RIDGE
+
+    def __post_init__(self) -> None:
+        try:
+            classes = check.as_int(self.num_classes, "num_classes", least=2)
+            dim = check.as_int(self.dim, "dim", least=1)
+            if self.variant not in get_args(Variant):
+                raise StatisticsError(f"variant: {self.variant!r}, should be 'mpt' or 'lite'")
+            watch_share = _share(self.watch_share, "watch_share")
+            release = 0.8 * watch_share if self.release_share is None else self.release_share
+            most = classes // 2 if self.most_watched is None else self.most_watched
+            checked = {
+                "num_classes": classes,
+                "dim": dim,
+                "grace": check.as_int(self.grace, "grace", least=0),
+                "watch_share": watch_share,
+                "release_share": _share(release, "release_share", most=watch_share),
+                "patience": check.as_int(self.patience, "patience", least=1),
+                "carry_share": _share(self.carry_share, "carry_share"),
+                "most_watched": check.as_int(most, "most_watched", least=0, most=classes - 1),
+                "watch": tuple(sorted(check.as_classes(self.watch, "watch", classes))),
+                "ridge": check.as_ridge(self.ridge, "ridge"),
+                "cov_ridge": check.as_ridge(self.cov_ridge, "cov_ridge"),
+            }
+            if len(self.watch) == classes:
+                raise StatisticsError("watch: all classes, should leave at least one as reference class")
+        except StatisticsError as error:
+            raise FleetError(str(error)) from None
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def release(self) -> float:
+        """`release_share` as it was resolved."""
+        assert self.release_share is not None
+        return self.release_share
+
+    @property
+    def capacity(self) -> int:
+        """`most_watched` as it was resolved."""
+        assert self.most_watched is not None
+        return self.most_watched
+
+
+def _share(value: object, name: str, most: float = 1.0) -> float:
+    number = check.as_ridge(value, name)
+    if not 0.05 <= number <= most:
+        raise StatisticsError(f"{name}: {number}, should be a share from 0.05 to {most:g}")
+    return number

@@ -1,0 +1,208 @@
+"""All that the server of a fleet knows between two rounds, as one value and as bytes."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mpt.core import ClassStatistics, Deposit, StatisticsError
+from mpt.core.validation import Floats, Ints
+from mpt.core.wire import Reader, Writer
+from mpt.fleet.answers import Snapshot
+from mpt.fleet.errors import FleetError
+from mpt.fleet.roster import Decision, Member, Roster
+from mpt.fleet.settings import Settings
+from mpt.fleet.spread import Spread, Watch
+
+_KIND = b"T"
+_SPAN, _ORIGIN = 1, 2
+
+
+@dataclass(frozen=True, eq=False)
+class Tracked:
+    """A class with a deposit.
+
+    Attributes:
+        deposit: of the class.
+        owners: the vehicles whose absence it was made for.
+        round: the round whose statistics it was made from.
+        since: the round in which it was made.
+        samples: that the class had then, on all vehicles.
+    """
+
+    deposit: Deposit
+    owners: tuple[str, ...]
+    round: int
+    since: int
+    samples: int
+
+    @property
+    def departed(self) -> int:
+        """The class."""
+        return self.deposit.departed
+
+
+@dataclass(frozen=True, eq=False)
+class TrackerState:
+    """What a `Tracker` knows between two rounds.
+
+    Attributes:
+        settings: of the fleet.
+        round: the last round that was closed.
+        roster: who is there.
+        counts: (C,), what each vehicle that is not departed reported last.
+        watch: the watched classes of the next request.
+        tracked: the classes with a deposit, by class.
+        held_out: classes whose remaining samples are held out of training.
+        snapshot: the statistics of the last round that somebody answered.
+        prototypes: (C, d), the latest; a row of NaN where a class never had one, or is lost.
+        made: (C,), the round that each is from; -1 where there is none.
+        span: (k, d) or None, of the next request.
+        origin: (d,) or None, of the next request.
+        decisions: of the last round.
+        problems: of the last round.
+    """
+
+    settings: Settings
+    round: int
+    prototypes: Floats
+    made: Ints
+    roster: Roster = field(default_factory=Roster)
+    counts: Mapping[str, Ints] = field(default_factory=dict)
+    watch: Watch = field(default_factory=Watch)
+    tracked: Mapping[int, Tracked] = field(default_factory=dict)
+    held_out: tuple[int, ...] = ()
+    snapshot: Snapshot | None = None
+    span: Floats | None = None
+    origin: Floats | None = None
+    decisions: tuple[Decision, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @classmethod
+    def start(cls, settings: Settings, round: int) -> "TrackerState":
+        """Before the first round, or from `round` on."""
+        nothing = np.full((settings.num_classes, settings.dim), np.nan)
+        watch = Watch(dict.fromkeys(settings.watch, round + 1), dict.fromkeys(settings.watch, 0))
+        return cls(settings, round, nothing, np.full(settings.num_classes, -1), watch=watch)
+
+    @property
+    def spread(self) -> Spread:
+        """Of the classes over the vehicles that are not departed."""
+        return Spread.of(self.counts, self.settings.num_classes)
+
+
+def to_bytes(state: TrackerState) -> bytes:
+    """The state as bytes for `from_bytes`: the names and numbers as JSON, the arrays in the core's envelope."""
+    stats = [] if state.snapshot is None else [*_reports(state.snapshot)]
+    frame = stats[0] if stats else None
+    tracked = [state.tracked[c] for c in sorted(state.tracked)]
+    counted = sorted(state.counts)
+    holders = [] if state.snapshot is None else sorted(state.snapshot.holders)
+    about = {
+        "settings": dataclasses.asdict(state.settings),
+        "round": state.round,
+        "members": {v: dataclasses.astuple(m) for v, m in sorted(state.roster.members.items())},
+        "counted": counted,
+        "watch": {
+            "since": list(state.watch.since.items()),
+            "calm": list(state.watch.calm.items()),
+            "crowded": state.watch.crowded,
+        },
+        "tracked": [{"owners": t.owners, "round": t.round, "since": t.since, "samples": t.samples} for t in tracked],
+        "held_out": state.held_out,
+        "snapshot": None
+        if state.snapshot is None
+        else {"round": state.snapshot.round, "rest": state.snapshot.rest is not None, "holders": holders},
+        "rows": [None if a is None else len(a) for a in (state.span, frame.span if frame else None)],
+        "decisions": [dataclasses.astuple(d) for d in state.decisions],
+        "problems": state.problems,
+    }
+    writer = Writer(_KIND, _SPAN * (state.span is not None) | _ORIGIN * (state.origin is not None), "float64")
+    _block(writer, json.dumps(about).encode())
+    for array in (state.prototypes, state.span, state.origin):
+        if array is not None:
+            writer.exact(array)
+    writer.integers(state.made)
+    for vehicle in counted:
+        writer.integers(state.counts[vehicle])
+    for one in tracked:
+        _block(writer, one.deposit.to_bytes())
+    if frame is not None:
+        writer.exact(frame.origin)
+        if frame.span is not None:
+            writer.exact(frame.span)
+        for report in stats:
+            _block(writer, report.to_bytes(frame=False))
+    return writer.finish()
+
+
+def from_bytes(data: bytes | bytearray | memoryview) -> TrackerState:
+    """What `to_bytes` was called on.
+
+    Raises:
+        FleetError: where the bytes are truncated, altered, of another version or not a tracker's.
+    """
+    try:
+        return _read(Reader(data, _KIND, _SPAN | _ORIGIN))
+    except StatisticsError as error:
+        raise FleetError(str(error)) from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FleetError(f"Tracker bytes: not as this release writes them ({type(error).__name__}: {error})") from error
+
+
+def _read(reader: Reader) -> TrackerState:
+    about = json.loads(_unblock(reader))
+    settings = Settings(**{**about["settings"], "watch": tuple(about["settings"]["watch"])})
+    c, d = settings.num_classes, settings.dim
+    rows, frame_rows = about["rows"]
+    prototypes = reader.exact(c, d)
+    span = reader.exact(rows, d) if reader.flags & _SPAN else None
+    origin = reader.exact(d) if reader.flags & _ORIGIN else None
+    made = reader.integers(c)
+    counts = {vehicle: reader.integers(c) for vehicle in about["counted"]}
+    tracked = [
+        Tracked(Deposit.from_bytes(_unblock(reader)), **{**t, "owners": tuple(t["owners"])}) for t in about["tracked"]
+    ]
+    snapshot = None
+    if about["snapshot"] is not None:
+        frame: dict[str, Any] = {"origin": reader.exact(d)}
+        frame["span"] = None if frame_rows is None else reader.exact(frame_rows, d)
+        rest = ClassStatistics.from_bytes(_unblock(reader), **frame) if about["snapshot"]["rest"] else None
+        holders = {v: ClassStatistics.from_bytes(_unblock(reader), **frame) for v in about["snapshot"]["holders"]}
+        snapshot = Snapshot(about["snapshot"]["round"], rest, holders)
+    reader.finish()
+    watch = about["watch"]
+    return TrackerState(
+        settings=settings,
+        round=about["round"],
+        prototypes=prototypes,
+        made=made,
+        roster=Roster({v: Member(*m) for v, m in about["members"].items()}),
+        counts=counts,
+        watch=Watch(dict(watch["since"]), dict(watch["calm"]), tuple(watch["crowded"])),
+        tracked={t.departed: t for t in tracked},
+        held_out=tuple(about["held_out"]),
+        snapshot=snapshot,
+        span=span,
+        origin=origin,
+        decisions=tuple(Decision(r, what, v, tuple(cs), why) for r, what, v, cs, why in about["decisions"]),
+        problems=tuple(about["problems"]),
+    )
+
+
+def _reports(snapshot: Snapshot) -> list[ClassStatistics]:
+    rest = [] if snapshot.rest is None else [snapshot.rest]
+    return rest + [snapshot.holders[v] for v in sorted(snapshot.holders)]
+
+
+def _block(writer: Writer, data: bytes) -> None:
+    writer.numbers("Q", len(data))
+    writer.raw(data)
+
+
+def _unblock(reader: Reader) -> bytes:
+    (size,) = reader.numbers("Q")
+    return reader.raw(size)

@@ -1,0 +1,222 @@
+"""The server's side of the paper's algorithm for a whole fleet, whatever carries the messages and trains the model.
+
+    request = tracker.request()                     # to every vehicle, as request.to_bytes()
+    answer = request.answer(features, labels)       # on a vehicle, its samples under the round's global model
+    outcome = tracker.close(answers, leaving)       # on the server: answers by vehicle id
+    outcome.readout.predict(features)
+
+`docs/fleet.md` has the protocol on a page.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mpt.core import ClassStatistics, NearestClassMean, Reconstruction
+from mpt.core.validation import Floats
+from mpt.federation.request import StatisticsRequest
+from mpt.fleet import state as states
+from mpt.fleet.answers import Taken, largest_answer, take
+from mpt.fleet.departures import settle
+from mpt.fleet.errors import FleetError
+from mpt.fleet.prototypes import Current, current
+from mpt.fleet.roster import Decision, advance
+from mpt.fleet.settings import Settings
+from mpt.fleet.spread import watch_next
+from mpt.fleet.state import TrackerState
+
+_EMPTY: Mapping[str, int] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What came of a round.
+
+    Attributes:
+        round: its number.
+        prototypes: (C, d), measured or, for departed classes, reconstructed; a row of NaN where a class has none.
+        covariance: (d, d), the pooled within-class covariance; None in MPT-lite, or where it cannot be had.
+        readout: made of both; None as long as no class has a prototype.
+        reconstructions: of the classes that were reconstructed, by class.
+        statistics: the merged statistics; None where nobody answered.
+        answered: the vehicles whose answer was accepted.
+        decisions: what changed, and why, in order.
+        problems: what went wrong without stopping the round, a sentence each.
+    """
+
+    round: int
+    prototypes: Floats
+    covariance: Floats | None
+    readout: NearestClassMean | None
+    reconstructions: Mapping[int, Reconstruction]
+    statistics: ClassStatistics | None
+    answered: tuple[str, ...]
+    decisions: tuple[Decision, ...]
+    problems: tuple[str, ...]
+
+
+class Tracker:
+    """Who is in the fleet, which classes hang on one vehicle, and what the departed ones look like now.
+
+    All it knows is `state`, a frozen value; `close` puts a new one in its place, or changes nothing where it raises.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> tracker = Tracker(num_classes=3, dim=4, watch=(2,))
+        >>> request = tracker.request()
+        >>> answers = {v: request.answer(rng.standard_normal((60, 4)), np.arange(60) % 3) for v in "abc"}
+        >>> tracker.close(answers).readout
+        <NearestClassMean: 3/3 classes, d=4, Mahalanobis, cov_ridge=0.1>
+    """
+
+    def __init__(self, settings: Settings | None = None, *, round: int = 0, **chosen: Any) -> None:
+        """A fleet that nobody has answered yet.
+
+        Args:
+            settings: a `Settings`, or its fields as keywords.
+            round: the last round before the first that is tracked.
+            chosen: the fields of `Settings`, where none is given.
+        """
+        if (settings is None) == (not chosen):
+            raise FleetError("settings: should be given as a Settings or as its fields, one of the two")
+        self.state = TrackerState.start(settings or Settings(**chosen), round)
+
+    @property
+    def settings(self) -> Settings:
+        """What the operator chose."""
+        return self.state.settings
+
+    @property
+    def round(self) -> int:
+        """The last round that was closed."""
+        return self.state.round
+
+    @property
+    def held_out(self) -> tuple[int, ...]:
+        """The classes whose remaining samples are held out of training from now on: the departed ones."""
+        return self.state.held_out
+
+    @property
+    def largest_answer(self) -> int:
+        """Bytes: a longer answer to `request()` need not be received at all."""
+        return largest_answer(self.request(), self.settings.dim)
+
+    def request(self, round: int | None = None) -> StatisticsRequest:
+        """What to ask of every vehicle in the next round, or in a later one."""
+        return request_of(self.state, round)
+
+    def close(
+        self,
+        answers: Mapping[str, bytes],
+        leaving: Collection[str] = (),
+        *,
+        round: int | None = None,
+        rounds: Mapping[str, int] = _EMPTY,
+    ) -> Outcome:
+        """End a round with the answers that came in time.
+
+        Args:
+            answers: what `request.answer` gave on each vehicle, by the vehicle's id; a wrong one is refused and the
+                round goes on. Whoever is not in here did not answer.
+            leaving: vehicles that announced that they leave; where one has answered too, this is its last round.
+            round: the round whose global model the features come from; default: the one after the last.
+            rounds: the round that an answer was made for, where the transport knows; others are refused. Without it,
+                late answers are known by the origin, which changes with every round that somebody answered.
+        """
+        self.state, outcome = close_round(self.state, answers, leaving, round, rounds)
+        return outcome
+
+    def to_bytes(self) -> bytes:
+        """The tracker as bytes for `from_bytes`: versioned, no pickle, lossless."""
+        return states.to_bytes(self.state)
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> "Tracker":
+        """The tracker that goes on where `to_bytes` was called."""
+        state = states.from_bytes(data)
+        tracker = cls(state.settings)
+        tracker.state = state
+        return tracker
+
+
+def request_of(state: TrackerState, round: int | None = None) -> StatisticsRequest:
+    """What to ask of every vehicle after this state."""
+    number = state.round + 1 if round is None else round
+    if number <= state.round:
+        raise FleetError(f"round: {number}, but round {state.round} is closed, should be a later one")
+    lite = state.settings.variant == "lite"
+    return StatisticsRequest(
+        number,
+        state.settings.num_classes,
+        watched=state.watch.classes,
+        held_out=state.held_out,
+        scatter=not lite,
+        span=state.span if lite else None,
+        origin=state.origin,
+    )
+
+
+def close_round(
+    state: TrackerState,
+    answers: Mapping[str, bytes],
+    leaving: Collection[str] = (),
+    round: int | None = None,
+    rounds: Mapping[str, int] = _EMPTY,
+) -> tuple[TrackerState, Outcome]:
+    """The state after a round, and what came of it; see `Tracker.close`."""
+    settings, request, leaving = state.settings, request_of(state, round), frozenset(leaving)
+    taken = take(settings, request, answers, rounds)
+    absent = {vehicle: f"its answer was refused ({why})" for vehicle, why in taken.refused.items()}
+    roster, moves = advance(
+        state.roster, request.round, taken.counts.keys(), leaving, grace=settings.grace, absent=absent
+    )
+    present = state.spread
+    refusals = tuple(Decision(request.round, "refused", v, (), why) for v, why in sorted(taken.refused.items()))
+    moves = tuple(replace(m, classes=present.held_by(m.vehicle, settings.watch_share)) for m in moves)
+    departed = settle(state, request, taken, roster)
+    now = current(state, departed, taken, roster, request.round)
+    counts = {v: c for v, c in {**state.counts, **taken.counts}.items() if roster.state(v) != "departed"}
+    after = replace(state, counts=counts)
+    watch, changes = watch_next(settings, state.watch, after.spread, departed.tracked.keys(), request.round)
+    decisions = (*refusals, *moves, *departed.decisions, *changes)
+    after = replace(
+        after,
+        round=request.round,
+        roster=roster,
+        watch=watch,
+        tracked=departed.tracked,
+        held_out=departed.held_out,
+        snapshot=taken.snapshot or state.snapshot,
+        prototypes=now.prototypes,
+        made=now.made,
+        decisions=decisions,
+        problems=(*(f"vehicle {d.vehicle}: {d.why}" for d in refusals), *now.problems),
+    )
+    return _aimed(after, taken), _outcome(after, now, taken)
+
+
+def _aimed(state: TrackerState, taken: Taken) -> TrackerState:
+    """With the span and origin of the next request, from this round's statistics where there are any."""
+    if taken.snapshot is None:
+        return state
+    stats = taken.snapshot.everybody
+    lite = state.settings.variant == "lite"
+    references = [c for c in np.flatnonzero(stats.counts).tolist() if c not in state.watch.since]
+    span = stats.means[references] if lite and references else None
+    return replace(state, origin=stats.overall_mean, span=span if lite else None)
+
+
+def _outcome(after: TrackerState, now: Current, taken: Taken) -> Outcome:
+    return Outcome(
+        round=after.round,
+        prototypes=now.prototypes,
+        covariance=now.covariance,
+        readout=now.readout,
+        reconstructions=now.reconstructions,
+        statistics=None if taken.snapshot is None else taken.snapshot.everybody,
+        answered=tuple(sorted(taken.counts)),
+        decisions=after.decisions,
+        problems=after.problems,
+    )
