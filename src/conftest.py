@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 _TORCH = ["mpt/learning/*", "mpt/federation/engine.py", "mpt/federation/plan.py", "mpt/federation/trainings.py"]
-_COMMANDS = ["mpt/config.py", "mpt/commands.py", "mpt/simulation.py"]
+_COMMANDS = ["mpt/config.py", "mpt/commands.py", "mpt/fleet/commands.py", "mpt/simulation.py"]
 
 collect_ignore_glob = []
 if not find_spec("torch"):

@@ -1,4 +1,4 @@
-"""The command line: `mpt run`, `mpt report`, `mpt methods`, `mpt datasets`."""
+"""The command line: `mpt run`, `mpt report`, `mpt methods`, `mpt datasets`, and those of `mpt.fleet.commands`."""
 
 import inspect
 import sys
@@ -13,6 +13,7 @@ from rich.table import Column, Table
 from typer.core import TyperGroup
 
 from mpt.config import ConfigError, RunConfig, make_config, read_toml
+from mpt.fleet.commands import add_to as add_fleet_commands
 from mpt.progress import Reporter
 
 WIDEST = 1000
@@ -173,6 +174,9 @@ def datasets() -> None:
     for usage, description in usages().items():
         table.add_row(usage, description)
     show(table)
+
+
+add_fleet_commands(app)
 
 
 def _print_summary(result: Any) -> None:

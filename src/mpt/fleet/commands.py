@@ -1,0 +1,125 @@
+"""The command line for operators: `mpt whatif` and `mpt fleet status`."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from mpt.fleet import whatif as tables
+from mpt.fleet.errors import FleetError
+from mpt.fleet.roster import printable
+from mpt.fleet.status import ClassStatus, Status, prometheus, read_status
+from mpt.fleet.store import open_store
+
+_WIDEST = 1000
+_Json = Annotated[bool, typer.Option("--json", help="as JSON")]
+
+fleet = typer.Typer()
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the fleet's commands to `mpt`."""
+    app.command()(whatif)
+    app.add_typer(fleet, name="fleet")
+
+
+def whatif(
+    counts: Annotated[
+        Path, typer.Argument(metavar="COUNTS.CSV", help="a table with the columns vehicle, class, count")
+    ],
+    watch_share: Annotated[float, typer.Option(help="a class is rare without the vehicle that holds this share")] = 0.5,
+    as_json: _Json = False,
+) -> None:
+    """What would be lost if each vehicle left, before any training."""
+    try:
+        found = tables.dangers(*tables.read_counts(counts), watch_share)
+    except FleetError as error:
+        raise click.UsageError(str(error)) from error
+    if as_json:
+        click.echo(json.dumps(tables.as_json(found, watch_share), indent=2))
+        return
+    table = _table("if this vehicle left", "would vanish", "would become rare", "largest shares")
+    for danger in found:
+        shares = ", ".join(f"{one.name} {one.share:.0%}" for one in danger.losses[:3])
+        rare = [f"{x.name} ({x.remaining} of {x.count + x.remaining} remain)" for x in danger.losses]
+        rare = [text for text, x in zip(rare, danger.losses, strict=True) if x.verdict == "becomes rare"]
+        _add(table, danger.vehicle, ", ".join(danger.vanish), ", ".join(rare), shares)
+    _show(table)
+
+
+@fleet.callback(invoke_without_command=True)
+def start(context: typer.Context) -> None:
+    """What a fleet's server knows."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@fleet.command()
+def status(
+    where: Annotated[str, typer.Argument(metavar="DIR", help="the server's store: a folder, or sqlite:PATH")],
+    as_json: _Json = False,
+    as_prometheus: Annotated[bool, typer.Option("--prometheus", help="as Prometheus text")] = False,
+) -> None:
+    """Who is there, which classes hang on one vehicle, which are tracked, and the last round's problems."""
+    if as_json and as_prometheus:
+        raise click.UsageError("json, prometheus: both are given, should be one of the two")
+    try:
+        found = read_status(open_store(where))
+    except FleetError as error:
+        raise click.UsageError(f"{where}: {error}") from error
+    if as_json:
+        click.echo(json.dumps(found.as_json(), indent=2))
+    elif as_prometheus:
+        click.echo(prometheus(found), nl=False)
+    else:
+        _print_status(found)
+
+
+def _print_status(found: Status) -> None:
+    vehicles = _table("vehicle", "state", "since round", "seen in round", "samples", title=f"after round {found.round}")
+    for v in found.vehicles:
+        _add(vehicles, v.vehicle, v.state, v.since, v.seen, "" if v.samples is None else v.samples)
+    _show(vehicles)
+    classes = _table(
+        "class", "samples", "largest share", "on vehicle", "watched since", "tracked", "prototype has moved", title=" "
+    )
+    for c in found.classes:
+        share = f"{c.share:.0%}{' hangs on it' if c.hangs else ''}"
+        _add(classes, c.number, c.samples, share, c.holder or "", c.watched_since or "", *_tracking(c))
+    _show(classes)
+    if found.problems:
+        problems = _table("problems of the last round", title=" ")
+        for problem in found.problems:
+            _add(problems, problem)
+        _show(problems)
+
+
+def _tracking(c: ClassStatus) -> tuple[str, str]:
+    if c.tracked is None:
+        return "", ""
+    t = c.tracked
+    since = f"{t.state}, deposit of round {t.deposit_round} made in {t.since}"
+    moved = "" if t.moved is None else f"{t.moved:.3g}"
+    return since, moved if t.moved_mahalanobis is None else f"{moved}, Mahalanobis {t.moved_mahalanobis:.3g}"
+
+
+def _table(*columns: str, title: str | None = None) -> Table:
+    table = Table(title=title, title_justify="left", box=None)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _add(table: Table, *cells: object) -> None:
+    table.add_row(*(escape(printable(str(cell))) for cell in cells))
+
+
+def _show(table: Table) -> None:
+    """As wide as the terminal; elsewhere as wide as it is, for other programs to read."""
+    console = Console()
+    (console if console.is_terminal else Console(width=_WIDEST)).print(table)

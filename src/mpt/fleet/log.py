@@ -1,0 +1,75 @@
+"""Decisions as they are taken: one JSON object a line into a file, one sentence a line for people.
+
+{"time": "2026-11-15T12:00:00.123456+00:00", "round": 7, "event": "suspected", "vehicle": "a", "classes": [2],
+ "why": "it did not answer"}
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TextIO
+
+from mpt.fleet.errors import FleetError
+from mpt.fleet.roster import Decision
+
+
+def record(decision: Decision, time: datetime) -> dict[str, Any]:
+    """A decision as the JSON object of its line."""
+    return {
+        "time": time.isoformat(timespec="microseconds"),
+        "round": decision.round,
+        "event": decision.what,
+        "vehicle": decision.vehicle or None,
+        "classes": list(decision.classes),
+        "why": decision.why,
+    }
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class DecisionLog:
+    """Writes decisions to a file, to a stream, or to both.
+
+    A server that is killed between writing and checkpointing a round decides it again after its restart, so the same
+    decision may stand there twice; `round` tells.
+
+    Attributes:
+        path: the file, added to; None: no file.
+        stream: for people; None: nothing; default: standard error.
+        clock: gives the time.
+    """
+
+    path: Path | None = None
+    stream: TextIO | None = field(default_factory=lambda: sys.stderr)
+    clock: Callable[[], datetime] = _now
+
+    def write(self, decisions: Iterable[Decision]) -> None:
+        """Log decisions, in one piece and to the disk."""
+        several, time = list(decisions), self.clock()
+        if self.path is not None and several:
+            _append(Path(self.path), "".join(json.dumps(record(d, time)) + "\n" for d in several))
+        if self.stream is not None:
+            for decision in several:
+                print(f"mpt: {decision}", file=self.stream, flush=True)
+
+
+def _append(path: Path, lines: str) -> None:
+    """A line that a killed server left unfinished is ended first, so that it spoils no other."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+b") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                lines = lines if file.read(1) == b"\n" else "\n" + lines
+            file.write(lines.encode())
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise FleetError(f"log: {path} cannot be written ({error.strerror})") from error

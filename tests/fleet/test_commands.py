@@ -1,0 +1,82 @@
+"""The commands for operators as they meet them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+for package in ("typer", "rich", "pydantic"):
+    pytest.importorskip(package, reason="the extra sim is not installed")
+
+from typer.testing import CliRunner
+
+from mpt.commands import app
+from mpt.fleet.store import TRACKER, open_store
+from tests.fleet.fleets import RARE, paper_fleet, tracker
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+
+
+@pytest.fixture(params=["", "sqlite:"])
+def where(request, tmp_path):
+    fleet, server = paper_fleet(), tracker(grace=1)
+    place = f"{request.param}{tmp_path / 'store'}"
+    store = open_store(place)
+    for there in ["abcd"] * 3 + ["bcd"] * 3:
+        server.close({**fleet.answers(server.request(), there), "[red]x": b"nonsense"})
+        store.save(server.round, {TRACKER: server.to_bytes()})
+    return place
+
+
+def test_status_as_a_table(where):
+    done = call("fleet", "status", where)
+    assert done.exit_code == 0
+    assert "after round 6" in done.output
+    lines = {line.split()[0]: line for line in done.output.splitlines() if line.strip()}
+    assert lines["a"].split()[1:3] == ["departed", "5"]
+    assert "departed, deposit of round 3 made in 4" in lines[str(RARE)]
+    assert "Mahalanobis" in lines[str(RARE)]
+    assert "[red]x" in done.output
+
+
+def test_status_as_json_and_as_prometheus(where):
+    data = json.loads(call("fleet", "status", where, "--json").output)
+    assert data["classes"][RARE]["tracked"]["state"] == "departed"
+    assert "# TYPE mpt_fleet_round gauge\nmpt_fleet_round 6\n" in call("fleet", "status", where, "--prometheus").output
+    assert call("fleet", "status", where, "--json", "--prometheus").exit_code == 2
+
+
+def test_status_of_nothing(tmp_path):
+    done = call("fleet", "status", tmp_path / "none")
+    assert done.exit_code == 2
+    assert "no whole checkpoint" in done.stderr
+    assert not (tmp_path / "none").exists()
+    assert "status" in call("fleet").output
+
+
+def test_whatif(tmp_path):
+    path = tmp_path / "counts.csv"
+    path.write_text("vehicle,class,count\na,truck,9\nb,truck,1\nb,[b]car,5\n")
+    done = call("whatif", path)
+    assert done.exit_code == 0
+    first, second = done.output.splitlines()[1:3]
+    assert first.split()[:2] == ["b", "[b]car"]
+    assert "truck (1 of 10 remain)" in second
+    data = json.loads(call("whatif", path, "--json", "--watch-share", "0.95").output)
+    assert data["watch_share"] == 0.95
+    assert data["vehicles"][1]["become_rare"] == []
+    path.write_text("vehicle,class,count\na,truck,many\n")
+    done = call("whatif", path)
+    assert done.exit_code == 2
+    assert "line 2: count 'many'" in done.stderr
+    assert call("whatif", path, "--watch-share", "2").exit_code == 2
+
+
+def test_neither_the_fleet_nor_its_commands_need_torch_or_flower():
+    code = "import sys, mpt.fleet{}; print(*sorted({{n.partition('.')[0] for n in sys.modules}}))"
+    for more, allowed in (("", set()), (", mpt.commands", {"typer", "rich", "pydantic"})):
+        done = subprocess.run([sys.executable, "-c", code.format(more)], capture_output=True, text=True, check=True)
+        assert not set(done.stdout.split()) & ({"torch", "flwr", "ray", "typer", "rich", "pydantic"} - allowed)

@@ -1,0 +1,101 @@
+"""What an operator sees."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from mpt.fleet.status import prometheus, read_status, status_of
+from mpt.fleet.store import TRACKER, FileStore, StoreError
+from tests.fleet.fleets import RARE, Fleet, paper_fleet, tracker
+
+
+@pytest.fixture(params=["mpt", "lite"])
+def server(request):
+    """The rare class's vehicle is gone since round 4, "b" is missing, "c" talks nonsense in the last round, 7."""
+    fleet, server = paper_fleet(), tracker(grace=1, variant=request.param)
+    for there in ["abcd"] * 3 + ["bcd"] * 3 + ["d"]:
+        answers = fleet.answers(server.request(), there)
+        server.close(answers if there != "d" else {**answers, "c": b"nonsense"})
+    return server
+
+
+def test_it_says_who_is_there_and_what_hangs_on_one(server):
+    status = status_of(server.state)
+    assert status.round == 7
+    assert [(v.vehicle, v.state, v.since, v.seen) for v in status.vehicles] == [
+        ("d", "present", 1, 7),
+        ("b", "suspected", 7, 6),
+        ("c", "suspected", 7, 6),
+        ("a", "departed", 5, 3),
+    ]
+    rare = status.classes[RARE]
+    assert (rare.samples, rare.watched_since, rare.hangs) == (6, 2, False)
+    assert (rare.tracked.state, rare.tracked.since, rare.tracked.deposit_round) == ("departed", 4, 3)
+    assert (rare.tracked.owners, rare.tracked.samples_then, rare.tracked.prototype_round) == (("a",), 106, 7)
+    assert "vehicle c: " in status.problems[0]
+    assert json.loads(json.dumps(status.as_json(), allow_nan=False))["round"] == 7
+
+
+def test_how_far_the_prototype_has_moved(server):
+    state = server.state
+    tracked = status_of(state).classes[RARE].tracked
+    step = state.prototypes[RARE] - state.tracked[RARE].deposit.prototype
+    assert tracked.moved == pytest.approx(np.linalg.norm(step))
+    if state.settings.variant == "lite":
+        assert tracked.moved_mahalanobis is None
+        return
+    s = state.snapshot.everybody.covariance()
+    regular = s + 0.1 * np.trace(s) / len(s) * np.eye(len(s))
+    assert tracked.moved_mahalanobis == pytest.approx(np.sqrt(step @ np.linalg.solve(regular, step)))
+
+
+SAMPLE = re.compile(r'[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\["\\n])*"(,[a-z]+="(?:[^"\\\n]|\\["\\n])*")*\})? -?[0-9.e+-]+')
+
+
+def test_prometheus_text(server):
+    text = prometheus(status_of(server.state))
+    assert text.endswith("\n")
+    seen = []
+    for line in text.splitlines():
+        if line.startswith("# "):
+            _, kind, name, *words = line.split()
+            assert kind in ("HELP", "TYPE")
+            assert words == ["gauge"] if kind == "TYPE" else words
+            seen.append((kind, name))
+        else:
+            assert SAMPLE.fullmatch(line), line
+            assert line.startswith(seen[-1][1])
+    assert len(set(seen)) == len(seen)
+    assert 'mpt_fleet_vehicles{state="suspected"} 2' in text
+    assert 'mpt_fleet_vehicle_since_round{vehicle="a",state="departed"} 5' in text
+    assert f'mpt_fleet_class_deposited_round{{class="{RARE}",state="departed"}} 4' in text
+    assert f'mpt_fleet_prototype_moved{{class="{RARE}",metric="euclidean"}}' in text
+    assert "mpt_fleet_problems 1" in text or "mpt_fleet_problems 2" in text
+
+
+def test_labels_are_escaped():
+    server = tracker()
+    fleet = Fleet({'a"b\\c\nd': {0: 9, 1: 9, 2: 9}})
+    server.close(fleet.answers(server.request()))
+    text = prometheus(status_of(server.state))
+    assert r'vehicle="a\"b\\c\nd"' in text
+    assert all(SAMPLE.fullmatch(line) for line in text.splitlines() if not line.startswith("#"))
+
+
+def test_a_store_without_a_tracker(tmp_path):
+    store = FileStore(tmp_path)
+    with pytest.raises(StoreError, match="no whole checkpoint"):
+        read_status(store)
+    store.save(3, {"model": b""})
+    with pytest.raises(StoreError, match="round 3 has model, should have 'tracker'"):
+        read_status(store)
+
+
+def test_a_fleet_that_nobody_has_joined(tmp_path):
+    store = FileStore(tmp_path)
+    store.save(0, {TRACKER: tracker().to_bytes()})
+    status = read_status(store)
+    assert status.vehicles == ()
+    assert "mpt_fleet_round 0" in prometheus(status)
