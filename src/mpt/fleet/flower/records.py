@@ -1,0 +1,131 @@
+"""Questions and replies as Flower's records, and back. Sizes are checked before anything is parsed."""
+
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from numpy.typing import NDArray
+
+from mpt.fleet.errors import FleetError
+from mpt.fleet.exchange import Arrays, Ask, Reply
+
+MODEL, ASK, REPLY = "model", "mpt.ask", "mpt.reply"
+TYPES = {"train": "train", "report": "query.class_stats"}
+"""Flower's message types."""
+_HEADER = 1024
+"""Bytes that a .npy header may add to an array's data."""
+
+
+def ask_content(ask: Ask) -> RecordDict:
+    """A question as the content of a message."""
+    config = ConfigRecord({"round": ask.round, "held-out": list(ask.held_out), "request": ask.request})
+    return RecordDict({MODEL: array_record(ask.model), ASK: config})
+
+
+def read_ask(content: RecordDict, kind: str) -> Ask:
+    """On a vehicle: the question."""
+    config = _config(content, ASK)
+    held_out = config.get("held-out", [])
+    if not isinstance(held_out, list):
+        raise FleetError(f"held-out: {held_out!r}, should be a list of classes")
+    request = config.get("request", b"")
+    if not isinstance(request, bytes):
+        raise FleetError("request: should be bytes")
+    model = {name: array.numpy() for name, array in _model(content).items()}
+    classes = tuple(int(c) for c in held_out)
+    return Ask("train" if kind == "train" else "report", _integer(config, "round"), model, classes, request)
+
+
+def reply_content(reply: Reply) -> RecordDict:
+    """A reply as the content of a message."""
+    config: dict[str, Any] = {
+        "vehicle": reply.vehicle,
+        "round": reply.round,
+        "leaving": reply.leaving,
+        "samples": reply.samples,
+    }
+    if reply.answer is not None:
+        config["answer"] = reply.answer
+    content = RecordDict({REPLY: ConfigRecord(config)})
+    if reply.model is not None:
+        content[MODEL] = array_record(reply.model)
+    return content
+
+
+def absence() -> RecordDict:
+    """What a simulated vehicle sends in place of nothing: there everybody always answers."""
+    return RecordDict({REPLY: ConfigRecord({"absent": True})})
+
+
+def read_reply(content: RecordDict, like: Arrays, largest_answer: int, vehicle: str | None = None) -> Reply:
+    """On the server: the reply.
+
+    Args:
+        content: of the message.
+        like: the global model; an update must have its names, shapes and dtypes.
+        largest_answer: bytes; a longer one is not looked at.
+        vehicle: the id by which the server knows the sender; None: the one that the sender gives.
+    """
+    config = _config(content, REPLY)
+    if config.get("absent"):
+        raise FleetError("a simulated vehicle that is absent")
+    name = vehicle if vehicle is not None else config.get("vehicle")
+    if not isinstance(name, str):
+        raise FleetError(f"vehicle: {name!r}, should be a string")
+    answer, leaving = config.get("answer"), config.get("leaving", False)
+    if answer is not None and not isinstance(answer, bytes):
+        raise FleetError(f"answer: {type(answer).__name__}, should be bytes")
+    if answer is not None and len(answer) > largest_answer:
+        raise FleetError(f"answer: {len(answer)} bytes, should be at most {largest_answer}")
+    if not isinstance(leaving, bool):
+        raise FleetError(f"leaving: {leaving!r}, should be true or false")
+    model = _update(_model(content), like) if MODEL in content else None
+    return Reply(name, _integer(config, "round"), leaving, _integer(config, "samples"), model, answer)
+
+
+def array_record(model: Arrays) -> ArrayRecord:
+    """A model as Flower's arrays."""
+    return ArrayRecord({name: Array(np.asarray(array)) for name, array in model.items()})
+
+
+def _update(record: ArrayRecord, like: Arrays) -> dict[str, NDArray[Any]]:
+    if record.keys() != like.keys():
+        name = min(set(record) ^ set(like))
+        raise FleetError(f"model: {name} is {'missing' if name in like else 'not one of its entries'}")
+    for name, expected in like.items():
+        if len(record[name].data) > expected.nbytes + _HEADER:
+            raise FleetError(f"model: {name} has {len(record[name].data)} bytes, should have {expected.nbytes}")
+    update = {}
+    for name, expected in like.items():
+        try:
+            array = record[name].numpy()
+        except (ValueError, TypeError, EOFError) as error:
+            raise FleetError(f"model: {name} cannot be read ({error})") from None
+        if (array.shape, array.dtype) != (expected.shape, expected.dtype):
+            raise FleetError(
+                f"model: {name} is {array.dtype} of shape {array.shape}, should be {expected.dtype} of shape "
+                f"{expected.shape}"
+            )
+        update[name] = array
+    return update
+
+
+def _config(content: RecordDict, name: str) -> ConfigRecord:
+    record = content.get(name)
+    if not isinstance(record, ConfigRecord):
+        raise FleetError(f"message: it has no {name}, should be one of an MPT fleet")
+    return record
+
+
+def _model(content: RecordDict) -> ArrayRecord:
+    record = content.get(MODEL)
+    if not isinstance(record, ArrayRecord):
+        raise FleetError(f"message: {MODEL} is not an array record")
+    return record
+
+
+def _integer(config: ConfigRecord, name: str) -> int:
+    value = config.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise FleetError(f"{name}: {value!r}, should be an integer")
+    return value

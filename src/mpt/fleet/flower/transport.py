@@ -1,0 +1,67 @@
+"""A Flower grid as the fleet's transport, with a deadline of our own."""
+
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from mpt.fleet.errors import FleetError
+from mpt.fleet.exchange import Ask, Failure, Reply
+from mpt.fleet.flower.records import TYPES, ask_content, read_reply
+
+Ids = Literal["node", "partition"]
+
+
+@dataclass(frozen=True, eq=False)
+class FlowerTransport:
+    """Messages over a grid.
+
+    Attributes:
+        grid: Flower's.
+        ids: by what a vehicle is known: "node", Flower's node id, which belongs to the vehicle's key where nodes are
+            authenticated; or "partition", what the vehicle says, for simulations, whose node ids change with every run.
+        largest_answer: bytes that an answer may have.
+        pause: seconds between two looks for replies.
+    """
+
+    grid: Grid
+    ids: Ids = "node"
+    largest_answer: int = 2**30
+    pause: float = 0.2
+
+    def nodes(self) -> Collection[str]:
+        """Flower's nodes that are online."""
+        return [str(node) for node in self.grid.get_node_ids()]
+
+    def ask(self, ask: Ask, nodes: Collection[str], seconds: float) -> Iterator[tuple[str, Reply | Failure]]:
+        """Push to all, pull until all have replied or the time is over. A reply is known by the question's id."""
+        content, until = ask_content(ask), time.monotonic() + seconds
+        kind, group = TYPES[ask.kind], str(ask.round)
+        messages = [Message(content, int(node), kind, ttl=seconds, group_id=group) for node in nodes]
+        sent = dict(zip(self.grid.push_messages(messages), nodes, strict=True))
+        while sent:
+            for message in self.grid.pull_messages(list(sent)):
+                found = sent.pop(message.metadata.reply_to_message_id, None)
+                if found is not None:
+                    yield found, self._read(message, ask, found)
+            if not sent or time.monotonic() > until:
+                return
+            time.sleep(self.pause)
+
+    def _read(self, message: Message, ask: Ask, node: str) -> Reply | Failure:
+        if message.has_error():
+            return Failure(f"error {message.error.code}: {_last_line(message.error.reason)}")
+        try:
+            vehicle = node if self.ids == "node" else None
+            return read_reply(message.content, ask.model, self.largest_answer, vehicle)
+        except FleetError as error:
+            return Failure(f"its reply was refused: {error}")
+
+
+def _last_line(reason: str | None) -> str:
+    """Of an error's reason, which may be a whole traceback."""
+    lines = [line.strip() for line in (reason or "").splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "no reason given"

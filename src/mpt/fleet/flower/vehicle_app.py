@@ -1,0 +1,83 @@
+"""The vehicle's app: `mpt.fleet.flower.vehicle_app:app` in a Flower project."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from mpt.federation.scenario import left_after, parse_events, present
+from mpt.fleet.errors import FleetError
+from mpt.fleet.exchange import Ask
+from mpt.fleet.flower.config import AppConfig
+from mpt.fleet.flower.records import absence, read_ask, reply_content
+from mpt.fleet.holdings import loaded, own, shared
+from mpt.fleet.leave import LeaveFile
+from mpt.fleet.vehicle import Vehicle
+from mpt.learning import build, numpy_generator
+
+
+def vehicle_app(**defaults: Any) -> ClientApp:
+    """The app of a vehicle; `defaults` are settings of `AppConfig` for what the run's configuration leaves open."""
+    made = ClientApp()
+
+    @made.train()
+    def train(message: Message, context: Context) -> Message:
+        return answer(message, context, "train", defaults)
+
+    @made.query("class_stats")
+    def class_stats(message: Message, context: Context) -> Message:
+        return answer(message, context, "report", defaults)
+
+    return made
+
+
+def answer(message: Message, context: Context, kind: str, defaults: Mapping[str, Any]) -> Message:
+    """The reply to a question of either kind."""
+    config = AppConfig.of({**defaults, **context.run_config})
+    place = tuple(context.node_config.get(key) for key in ("partition-id", "num-partitions", "dataset", "name"))
+    vehicle = vehicle_of(config, *place)
+    ask = read_ask(message.content, kind)
+    leave = LeaveFile(Path(str(context.node_config["leave-file"]))) if "leave-file" in context.node_config else None
+    plays = _role(config, vehicle, ask)
+    if plays == "absent":
+        return Message(absence(), reply_to=message)
+    leaving = plays == "leaving" or (leave is not None and leave.asked)
+    reply = vehicle.answer(ask, leaving=leaving)
+    if leave is not None and leaving:
+        leave.answered()
+    return Message(reply_content(reply), reply_to=message)
+
+
+@cache
+def vehicle_of(config: AppConfig, partition: object, partitions: object, dataset: object, name: object) -> Vehicle:
+    """The vehicle, from the run's configuration and its own."""
+    if dataset is None and not (isinstance(partition, int) and isinstance(partitions, int)):
+        raise FleetError("node config: should have a dataset, or partition-id and num-partitions")
+    data = loaded(str(dataset or config.dataset), image_size=config.image_size, per_class=config.per_class)
+    classes = config.class_names or data.classes
+    if isinstance(partition, int) and isinstance(partitions, int):
+        held = shared(data, partition, partitions, rare=config.rare, remaining=config.remaining, seed=config.seed)
+    else:
+        held = own(data, classes)
+    _, size, channels = data.image_shape
+    model = build(config.backbone, num_classes=len(classes), in_channels=channels, image_size=size, seed=config.seed)
+    return Vehicle(str(name if partition is None else partition), model, held, config.training, config.seed)
+
+
+def _role(config: AppConfig, vehicle: Vehicle, ask: Ask) -> Literal["present", "absent", "leaving"]:
+    """In a simulation, what the scenario has for this vehicle."""
+    if config.fail and numpy_generator(config.seed, "failure", ask.round, vehicle.name).random() < config.fail:
+        return "absent"
+    events = parse_events(config.events)
+    if not events:
+        return "present"
+    number = int(vehicle.name)
+    if number not in present([number], events, ask.round):
+        return "absent"
+    return "leaving" if ask.kind == "report" and number in left_after(events, ask.round) else "present"
+
+
+app = vehicle_app()

@@ -1,0 +1,49 @@
+"""What a vehicle holds: its part of a dataset, or a dataset of its own."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from mpt.data import Dataset, load
+from mpt.federation.partition import concentrate
+from mpt.federation.trainings import Samples
+from mpt.fleet.errors import FleetError
+from mpt.learning import numpy_generator
+
+
+def shared(dataset: Dataset, vehicle: int, vehicles: int, *, rare: str, remaining: float, seed: int) -> Samples:
+    """What `mpt run` with these settings gives to one of its vehicles."""
+    if not 0 <= vehicle < vehicles:
+        raise FleetError(f"partition-id: {vehicle}, should be from 0 to {vehicles - 1}")
+    partition = concentrate(
+        dataset.train.labels,
+        dataset.class_index(rare),
+        vehicles=vehicles,
+        remaining=remaining,
+        rng=numpy_generator(seed, "partition"),
+    )
+    return samples(dataset.train.take(partition.holdings[vehicle]))
+
+
+def own(dataset: Dataset, classes: Sequence[str]) -> Samples:
+    """All training samples of a vehicle's own dataset, its labels turned into the fleet's by the classes' names."""
+    for name in dataset.classes:
+        if name not in classes:
+            raise FleetError(f"dataset: class {name!r} of {dataset.name} is none of the fleet's, {', '.join(classes)}")
+    numbers = np.array([classes.index(name) for name in dataset.classes], dtype=np.int64)
+    held = samples(dataset.train)
+    return Samples(held.images, torch.from_numpy(numbers[dataset.train.labels]))
+
+
+def samples(split: Any) -> Samples:
+    """A split as tensors: images (n, C, H, W), labels (n,)."""
+    images = torch.from_numpy(np.array(split.images)).permute(0, 3, 1, 2).contiguous()
+    return Samples(images, torch.from_numpy(np.array(split.labels)))
+
+
+def loaded(name: str, *, image_size: int, per_class: int, settings: Mapping[str, Any] | None = None) -> Dataset:
+    """A dataset by any name of `mpt run`; 0 stands for what the dataset has."""
+    dataset = load(name, image_size=image_size or None)
+    return dataset.limited(per_class) if per_class else dataset

@@ -1,0 +1,254 @@
+"""The server's side of a fleet, round by round: train, average, ask for statistics, track, checkpoint.
+
+It is the loop of `mpt.federation.engine` over a transport: vehicles may be late, wrong, gone, or back.
+"""
+
+import io
+import json
+import math
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from mpt.fleet.errors import FleetError
+from mpt.fleet.exchange import Arrays, Ask, Failure, Kind, Reply, Transport, nbytes
+from mpt.fleet.roster import Decision, check_id
+from mpt.fleet.store import TRACKER, Store
+from mpt.fleet.tracker import Outcome, Tracker
+from mpt.fleet.vehicle import arrays, tensors
+from mpt.learning import Classifier, LearningError, RunningAverage
+
+Log = Callable[[Collection[Decision]], None]
+MOST_SAMPLES = 2**31
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """When a round ends, and when the server gives up.
+
+    Attributes:
+        deadline: seconds that vehicles have to reply in each half of a round.
+        quorum: share of the vehicles asked whose update is needed; below it the round is tried again.
+        least: so many vehicles must be reachable for a round to begin.
+        wait: seconds to wait for them.
+        tries: of a round, before the server stops.
+    """
+
+    deadline: float = 600.0
+    quorum: float = 0.5
+    least: int = 2
+    wait: float = 600.0
+    tries: int = 3
+
+    def __post_init__(self) -> None:
+        for name, low in (("deadline", 0.0), ("wait", 0.0)):
+            if not math.isfinite(getattr(self, name)) or getattr(self, name) <= low:
+                raise FleetError(f"{name}: {getattr(self, name)}, should be a number of seconds above {low:g}")
+        if not 0 < self.quorum <= 1:
+            raise FleetError(f"quorum: {self.quorum}, should be above 0 and at most 1")
+        for name in ("least", "tries"):
+            if getattr(self, name) < 1:
+                raise FleetError(f"{name}: {getattr(self, name)}, should be at least 1")
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """A round that is over and on the disk.
+
+    Attributes:
+        round: its number.
+        model: the new global model.
+        outcome: prototypes, readout, decisions.
+        asked: how many vehicles were asked to train.
+        updated: how many updates were averaged.
+        seconds: it took.
+        bytes_down, bytes_up: of models and statistics, all vehicles together.
+    """
+
+    round: int
+    model: Arrays
+    outcome: Outcome
+    asked: int
+    updated: int
+    seconds: float
+    bytes_down: int
+    bytes_up: int
+
+
+@dataclass
+class Server:
+    """What goes on from round to round.
+
+    Attributes:
+        architecture: the model's, for BatchNorm's layers and the layout of updates.
+        model: the global model.
+        tracker: who is there, and what departed classes look like.
+        transport: carries the messages.
+        key: what a checkpoint must agree in, to be gone on from.
+        store: where checkpoints are kept; None: nowhere.
+        log: takes decisions.
+    """
+
+    architecture: Classifier
+    model: Arrays
+    tracker: Tracker
+    transport: Transport
+    rules: Rules = field(default_factory=Rules)
+    key: Mapping[str, Any] = field(default_factory=dict)
+    store: Store | None = None
+    log: Log = lambda _: None
+
+    def resume(self) -> int:
+        """Go on from the store's last checkpoint, if there is one; the round that it is of, or 0."""
+        found = self.store.latest() if self.store is not None else None
+        if found is None:
+            return 0
+        there, here = json.loads(found.payload["key"]), json.loads(json.dumps(dict(self.key)))
+        for name in sorted({*there, *here}):
+            if there.get(name) != here.get(name):
+                raise FleetError(
+                    f"store: it holds a fleet with {name} {there.get(name)!r}, not {here.get(name)!r}; "
+                    "give another state folder, or the same settings"
+                )
+        self.model = unpacked(found.payload["model"])
+        self.tracker = Tracker.from_bytes(found.payload[TRACKER])
+        self.log([Decision(found.round, "resumed", why="the server goes on after this round, from its checkpoint")])
+        return found.round
+
+    def rounds(self, last: int) -> Iterator[Finished]:
+        """The rounds up to `last`."""
+        while self.tracker.round < last:
+            yield self._round(self.tracker.round + 1)
+
+    def _round(self, number: int) -> Finished:
+        start = time.monotonic()
+        train = _Half(self, "train", number)
+        for attempt in range(1, self.rules.tries + 1):
+            train.ask(Ask("train", number, self.model, self.tracker.held_out), self._reachable(number))
+            needed, tries = max(1, math.ceil(self.rules.quorum * len(train.asked))), self.rules.tries
+            if len(train.updates) >= needed:
+                break
+            why = f"{len(train.updates)} of {len(train.asked)} updates, {needed} needed (try {attempt} of {tries})"
+            self.log([Decision(number, "short", why=why)])
+            if attempt == tries:
+                raise FleetError(f"round {number}: {why}; start the server again to go on from round {number - 1}")
+        model = train.average()
+        request = self.tracker.request(number)
+        report = _Half(self, "report", number)
+        report.ask(Ask("report", number, model, request=request.to_bytes()), self._reachable(number))
+        leaving = train.leaving | report.leaving
+        outcome = self.tracker.close(report.answers, leaving, round=number, rounds=report.rounds)
+        self.model = model
+        problems = (*train.problems, *report.problems, *outcome.problems)
+        self.tracker.state = replace(self.tracker.state, problems=problems)
+        outcome = replace(outcome, problems=problems)
+        self.log([*train.decisions, *report.decisions, *outcome.decisions])
+        if self.store is not None:
+            self.store.save(number, self.checkpoint())
+        asked, updated, received = len(train.asked), len(train.updates), train.received + report.received
+        sent = train.sent * nbytes(model) + report.sent * (nbytes(model) + len(request.to_bytes()))
+        return Finished(number, model, outcome, asked, updated, time.monotonic() - start, sent, received)
+
+    def checkpoint(self) -> dict[str, bytes]:
+        """The whole state, as named bytes."""
+        return {
+            "model": packed(self.model),
+            TRACKER: self.tracker.to_bytes(),
+            "key": json.dumps(dict(self.key)).encode(),
+        }
+
+    def _reachable(self, number: int) -> set[str]:
+        """The nodes to ask: all, since one that has left may be back."""
+        until = time.monotonic() + self.rules.wait
+        while True:
+            asked = set(self.transport.nodes())
+            if len(asked) >= self.rules.least:
+                return asked
+            if time.monotonic() > until:
+                raise FleetError(
+                    f"round {number}: {len(asked)} vehicles can be reached after {self.rules.wait:g} s, at least "
+                    f"{self.rules.least} are needed; start the server again to go on from round {number - 1}"
+                )
+            time.sleep(min(0.5, self.rules.wait / 10))
+
+
+class _Half:
+    """One half of a round: what was asked, and what came back in time."""
+
+    def __init__(self, server: Server, kind: Kind, number: int) -> None:
+        self.server, self.kind, self.number = server, kind, number
+        self.sent = self.received = 0
+        self.asked: set[str] = set()
+        self._replied: set[str] = set()
+        self.updates: dict[str, Reply] = {}
+        self.answers: dict[str, bytes] = {}
+        self.rounds: dict[str, int] = {}
+        self.leaving: set[str] = set()
+        self.decisions: list[Decision] = []
+        self.problems: list[str] = []
+        self._layout = RunningAverage(server.architecture)
+        self._layout.add(tensors(server.model), 0)
+
+    def ask(self, ask: Ask, nodes: Collection[str]) -> None:
+        """Ask those who have not replied yet."""
+        self.asked |= set(nodes)
+        silent = set(nodes) - self._replied
+        self.sent += len(silent)
+        for node, reply in self.server.transport.ask(ask, sorted(silent), self.server.rules.deadline):
+            silent.discard(node)
+            if isinstance(reply, Failure):
+                self.problems.append(f"{self.kind}: node {node}: {reply.why}")
+                continue
+            self._replied.add(node)
+            try:
+                self._take(reply)
+            except (FleetError, LearningError) as error:
+                self.decisions.append(Decision(self.number, "refused", reply.vehicle, (), f"{self.kind}: {error}"))
+        self.problems += [f"{self.kind}: node {node}: no reply within the deadline" for node in sorted(silent)]
+
+    def _take(self, reply: Reply) -> None:
+        check_id(reply.vehicle)
+        if reply.round != self.number:
+            raise FleetError(f"a reply of round {reply.round} in round {self.number}")
+        if reply.vehicle in self.updates or reply.vehicle in self.answers:
+            raise FleetError("a second reply under the same id")
+        if reply.leaving:
+            self.leaving.add(reply.vehicle)
+        if reply.answer is not None and self.kind == "report":
+            self.received += len(reply.answer)
+            self.answers[reply.vehicle], self.rounds[reply.vehicle] = reply.answer, reply.round
+        if reply.model is not None and self.kind == "train":
+            if not 0 < reply.samples < MOST_SAMPLES:
+                raise FleetError(f"samples: {reply.samples}, should be from 1 to {MOST_SAMPLES - 1}")
+            self.received += nbytes(reply.model)
+            self._layout.add(tensors(reply.model), 0)
+            self.updates[reply.vehicle] = reply
+
+    def average(self) -> dict[str, Any]:
+        """FedAvg, in the order of ids, so that it does not depend on who was faster."""
+        running = RunningAverage(self.server.architecture)
+        for _, reply in sorted(self.updates.items(), key=lambda item: _order(item[0])):
+            assert reply.model is not None
+            running.add(tensors(reply.model), reply.samples)
+        return arrays(running.state())
+
+
+def _order(vehicle: str) -> tuple[int, str]:
+    """By number where an id is one, as the one-machine engine counts vehicles."""
+    return (int(vehicle), "") if vehicle.isascii() and vehicle.isdigit() else (-1, vehicle)
+
+
+def packed(model: Arrays) -> bytes:
+    """Arrays as the bytes of an .npz file."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **dict(model))  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def unpacked(data: bytes) -> dict[str, Any]:
+    """What `packed` was given."""
+    with np.load(io.BytesIO(data), allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}

@@ -1,0 +1,81 @@
+"""The vehicle's side of a round: train the global model on its own samples, report statistics under the new one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mpt.federation.request import StatisticsRequest
+from mpt.federation.trainings import Samples
+from mpt.fleet.errors import FleetError
+from mpt.fleet.exchange import Arrays, Ask, Reply
+from mpt.learning import Classifier, Settings, embed, generator, train
+from mpt.learning.training import channels_last
+
+
+@dataclass(frozen=True, eq=False)
+class Vehicle:
+    """One vehicle and its samples.
+
+    Attributes:
+        name: its id.
+        model: the architecture, into which global models are loaded.
+        samples: images (n, C, H, W) uint8 and labels (n,), on the model's device.
+        settings: of local training.
+        seed: with the round and the name, what training draws from.
+    """
+
+    name: str
+    model: Classifier
+    samples: Samples
+    settings: Settings
+    seed: int = 0
+
+    def answer(self, ask: Ask, *, leaving: bool = False) -> Reply:
+        """What it replies. A vehicle that leaves does not train any more; it still reports."""
+        if ask.kind == "report":
+            load(self.model, ask.model)
+            return Reply(self.name, ask.round, leaving, answer=self._report(ask))
+        if leaving:
+            return Reply(self.name, ask.round, leaving)
+        return self._train(ask)
+
+    def _train(self, ask: Ask) -> Reply:
+        kept = self.samples
+        for label in ask.held_out:
+            kept = kept.without(label)
+        if not len(kept.labels):
+            return Reply(self.name, ask.round)
+        model = channels_last(self.model) if kept.images.device.type == "cpu" else self.model
+        load(model, ask.model)
+        drawn = generator(self.seed, "training", ask.round, self.name)
+        train(model, kept.images, kept.labels, self.settings, generator=drawn)
+        return Reply(self.name, ask.round, samples=len(kept.labels), model=arrays(model.state_dict()))
+
+    def _report(self, ask: Ask) -> bytes:
+        request = StatisticsRequest.from_bytes(ask.request)
+        if request.round != ask.round:
+            raise FleetError(f"request: of round {request.round}, but the message is of round {ask.round}")
+        features = embed(self.model, self.samples.images).double().cpu().numpy()
+        return request.answer(features, self.samples.labels.cpu().numpy())
+
+
+def arrays(state: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:
+    """A state dict as NumPy arrays."""
+    return {name: np.ascontiguousarray(tensor.detach().cpu().numpy()) for name, tensor in state.items()}
+
+
+def tensors(model: Arrays) -> dict[str, torch.Tensor]:
+    """NumPy arrays as a state dict of its own memory."""
+    return {name: torch.from_numpy(np.array(array)) for name, array in model.items()}
+
+
+def load(model: Classifier, state: Arrays) -> None:
+    """Load arrays into the architecture; `FleetError` where they do not fit."""
+    try:
+        model.load_state_dict(tensors(state))
+    except (RuntimeError, TypeError) as error:
+        raise FleetError(f"model: it does not fit the backbone ({str(error).splitlines()[0]})") from None
