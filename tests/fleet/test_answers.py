@@ -118,3 +118,35 @@ def test_the_order_of_arrival_does_not_matter():
         one.close(answers)
         two.close(dict(reversed(answers.items())))
         assert one.to_bytes() == two.to_bytes()
+
+
+@pytest.mark.filterwarnings("ignore:to_bytes")
+@pytest.mark.parametrize("scale", [1e-20, 1.0, 1e15])
+@pytest.mark.parametrize("seed", range(4))
+def test_well_formed_statistics_of_no_samples_break_nothing(seed, scale):
+    """A scatter that is no sum of squares, and sums of any size: refused or not, the round goes on."""
+    rng = np.random.default_rng(seed)
+    fleet, server = paper_fleet(), tracker(grace=1)
+    for number in range(8):
+        request = server.request()
+        good = stats_of(fleet, request, "b")
+        noise = rng.standard_normal((D, D)) * good.squares.max()
+        scatter = (noise + noise.T) * scale**2
+        squares = good.squares * scale**2
+        trace = np.delete(squares, request.watched).sum()
+        np.fill_diagonal(scatter, trace / D)
+        made = forged(good, sums=good.sums * scale, squares=squares, scatter=scatter)
+        answers = {**fleet.answers(request, "acd" if number in (0, 1, 2, 6) else "cd"), "b": made}
+        outcome = server.close(answers)
+        assert np.isfinite(outcome.prototypes).all()
+        assert outcome.readout is not None
+
+
+def test_vehicles_without_samples():
+    fleet, server = Fleet({"a": {}, "b": {}}), tracker()
+    outcome = server.close(fleet.answers(server.request()))
+    assert outcome.answered == ("a", "b")
+    assert outcome.readout is None
+    fleet = Fleet({"a": {}, "b": {0: 5, 1: 5}})
+    outcome = server.close(fleet.answers(server.request()))
+    assert np.isfinite(outcome.prototypes).all(axis=1).tolist() == [True, True, False, False, False, False]

@@ -82,7 +82,7 @@ def test_a_reason_that_is_known_is_said():
     assert decision.why == "its answer was refused"
 
 
-@pytest.mark.parametrize("vehicle", ["", 3, None, "x" * 2000])
+@pytest.mark.parametrize("vehicle", ["", 3, None, "x" * 2000, "a\ud800"])
 def test_an_id_is_a_string(vehicle):
     with pytest.raises(FleetError, match="should be a string"):
         advance(Roster(), 1, [vehicle], grace=1)

@@ -5,8 +5,26 @@ Nothing here needs torch or Flower; `docs/fleet.md` has the protocol on a page.
 
 from mpt.federation.request import StatisticsRequest
 from mpt.fleet.errors import FleetError
+from mpt.fleet.log import DecisionLog
 from mpt.fleet.roster import Decision, Member, Roster
 from mpt.fleet.settings import Settings
+from mpt.fleet.store import Checkpoint, FileStore, SqliteStore, Store, StoreError, open_store
 from mpt.fleet.tracker import Outcome, Tracker
 
-__all__ = ["Decision", "FleetError", "Member", "Outcome", "Roster", "Settings", "StatisticsRequest", "Tracker"]
+__all__ = [
+    "Checkpoint",
+    "Decision",
+    "DecisionLog",
+    "FileStore",
+    "FleetError",
+    "Member",
+    "Outcome",
+    "Roster",
+    "Settings",
+    "SqliteStore",
+    "StatisticsRequest",
+    "Store",
+    "StoreError",
+    "Tracker",
+    "open_store",
+]

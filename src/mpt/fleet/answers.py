@@ -14,9 +14,10 @@ from mpt.fleet.roster import check_id
 from mpt.fleet.settings import Settings
 
 _ENVELOPE = 4 + 4 + 8 + 16 + 16 + 4
-_LARGEST_VALUE = float(np.finfo(np.float32).max)
+_LARGEST = {"sums": 1e18, "squares": 1e36, "scatter": 1e36}
 _MOST_SAMPLES = 10**8
 _ROUNDING = 1e-3
+_SMALLEST = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,9 +130,10 @@ def _read(settings: Settings, request: StatisticsRequest, answer: bytes, made_fo
         raise StatisticsError(f"answer: feature dimension {stats.dim}, should be {settings.dim}")
     if (stats.scatter is not None) != request.scatter:
         raise StatisticsError(f"answer: {'no' if request.scatter else 'a'} scatter, asked for the opposite")
-    for name, values in (("sums", stats.sums), ("squares", stats.squares), ("scatter", stats.scatter)):
-        if values is not None and np.abs(values).max(initial=0) > _LARGEST_VALUE:
-            raise StatisticsError(f"answer: {name} up to {np.abs(values).max():.1e}, should be below 3.4e38")
+    for name, most_of_it in _LARGEST.items():
+        values = getattr(stats, name)
+        if values is not None and np.abs(values).max() > most_of_it:
+            raise StatisticsError(f"answer: {name} up to {np.abs(values).max():.1e}, should be below {most_of_it:.0e}")
     if stats.counts.max() > _MOST_SAMPLES:
         raise StatisticsError(f"answer: {stats.counts.max()} samples of a class, should be at most {_MOST_SAMPLES}")
     _check_plausible(stats)
@@ -143,12 +145,12 @@ def _check_plausible(stats: ClassStatistics) -> None:
     if stats.span is not None:
         return
     least = np.sum(stats.sums**2, axis=1) / np.maximum(stats.counts, 1)
-    if np.any(least > stats.squares * (1 + _ROUNDING)):
+    if np.any(least > stats.squares * (1 + _ROUNDING) + _SMALLEST):
         c = int(np.argmax(least - stats.squares))
         raise StatisticsError(f"answer: squares of class {c} are {stats.squares[c]:.3g}, its sums need {least[c]:.3g}")
     if stats.scatter is not None:
         expected, trace = float(np.delete(stats.squares, stats.watched).sum()), float(np.trace(stats.scatter))
-        if abs(trace - expected) > _ROUNDING * max(expected, trace):
+        if abs(trace - expected) > _ROUNDING * max(expected, trace) + _SMALLEST:
             raise StatisticsError(f"answer: the scatter's trace is {trace:.3g}, its squares add up to {expected:.3g}")
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpt.core import ClassStatistics, NearestClassMean, Reconstruction, StatisticsError, reconstruct
-from mpt.core.validation import Floats, Ints, read_only
+from mpt.core.validation import Floats, Ints, check_finite, read_only
 from mpt.fleet.answers import Taken
 from mpt.fleet.departures import Departures, carries
 from mpt.fleet.roster import Roster
@@ -57,11 +57,13 @@ def current(state: TrackerState, departed: Departures, taken: Taken, roster: Ros
         if c in departed.fresh or carries(settings, int(stats.counts[c]), one.samples):
             continue
         try:
-            reconstructions[c] = reconstruct(one.deposit, stats, variant=settings.variant)
+            made_now = reconstruct(one.deposit, stats, variant=settings.variant)
+            check_finite(made_now.prototype, "prototype")
         except StatisticsError as error:
             problems.append(f"class {c} cannot be reconstructed: {error}")
         else:
-            prototypes[c], made[c] = reconstructions[c].prototype, round
+            reconstructions[c] = made_now
+            prototypes[c], made[c] = made_now.prototype, round
     for c in np.flatnonzero((made < 0) & (state.made >= 0)).tolist():
         if c in departed.tracked or _may_return(state, roster, c):
             prototypes[c], made[c] = state.prototypes[c], state.made[c]

@@ -139,9 +139,13 @@ def _missed(before: Member, round: int, grace: int, why: str) -> tuple[Member, l
 
 def check_id(vehicle: object) -> None:
     """Refuse what cannot be a vehicle's id."""
-    if not isinstance(vehicle, str) or not vehicle or len(vehicle) > LONGEST_ID:
-        shown = repr(vehicle)[:40]
+    if not isinstance(vehicle, str) or not vehicle or len(vehicle) > LONGEST_ID or not _is_unicode(vehicle):
+        shown = ascii(vehicle)[:40]
         raise FleetError(f"vehicle: {shown}, should be a string of 1 to {LONGEST_ID} characters, the vehicle's id")
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def named(classes: Collection[int]) -> str:

@@ -1,0 +1,37 @@
+"""The code in docs/fleet.md runs and prints what stands there."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from mpt.fleet import Settings
+
+DOCS = Path(__file__).parents[2] / "docs" / "fleet.md"
+
+
+def test_the_code_runs_and_prints_what_it_says(tmp_path, monkeypatch, capsys):
+    text = DOCS.read_text()
+    story, keeping = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    (printed,) = re.findall(r"```text\n(.*?)```", text, flags=re.DOTALL)
+    names = {}
+    exec(story, names)
+    assert capsys.readouterr().out == printed
+    before = names["tracker"].to_bytes()
+    monkeypatch.chdir(tmp_path)
+    exec(keeping, names)
+    assert names["tracker"].to_bytes() == before
+    assert (tmp_path / "fleet.db").exists()
+
+
+def test_every_setting_and_decision_is_described():
+    text = DOCS.read_text()
+    assert all(f"`{field.name}`" in text for field in fields(Settings))
+    source = "".join(path.read_text() for path in (DOCS.parents[1] / "src/mpt/fleet").glob("*.py"))
+    decided = set(re.findall(r'Decision\([a-z.]+, "([a-z-]+)"', source)) | {
+        "joined",
+        "suspected",
+        "departed",
+        "returned",
+    }
+    assert len(decided) > 9
+    assert all(what in text for what in decided)
