@@ -166,7 +166,7 @@ def close_round(
     rounds: Mapping[str, int] = _EMPTY,
 ) -> tuple[TrackerState, Outcome]:
     """The state after a round, and what came of it; see `Tracker.close`."""
-    settings, request, leaving = state.settings, request_of(state, round), frozenset(leaving)
+    settings, request = state.settings, request_of(state, round)
     taken = take(settings, request, answers, rounds)
     absent = {vehicle: f"its answer was refused ({why})" for vehicle, why in taken.refused.items()}
     roster, moves = advance(
