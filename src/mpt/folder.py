@@ -1,12 +1,10 @@
 """The folder that `mpt run --out` writes: what it holds already, what a run goes on from, and what it leaves."""
 
-import fcntl
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from mpt.data.contact_sheet import sheet
 from mpt.data.encoded import require_pillow
 from mpt.data.request import Request
 from mpt.federation.checkpoint import Checkpoint, CheckpointError, load, remove, save
-from mpt.federation.files import write_atomically
+from mpt.federation.files import TakenError, alone, write_atomically
 from mpt.tables import COLUMNS, Tables
 
 CHECKPOINT_SECONDS = 20.0
@@ -68,20 +66,16 @@ class Folder:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Inside, no other process writes here; the operating system ends that with the process, however it ends."""
-        handle = os.open(self.path, os.O_RDONLY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            raise ConfigError(
-                f"out: another process is writing to {self.path}; wait, or choose another --out"
-            ) from None
-        except OSError as error:
-            self.say(f"{self.path} cannot be locked ({error.strerror}); see that no other process writes there")
-        try:
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(alone(self.path))
+            except TakenError:
+                raise ConfigError(
+                    f"out: another process is writing to {self.path}; wait, or choose another --out"
+                ) from None
+            except OSError as error:
+                self.say(f"{self.path} cannot be locked ({error.strerror}); see that no other process writes there")
             yield
-        finally:
-            os.close(handle)
 
     def found(self) -> Tables | None:
         """The tables of a finished run of these settings, perhaps of fewer seeds; None: there is none.

@@ -54,14 +54,14 @@ class DecisionLog:
         """Log decisions, in one piece and to the disk."""
         several, time = list(decisions), self.clock()
         if self.path is not None and several:
-            _append(Path(self.path), "".join(json.dumps(record(d, time)) + "\n" for d in several))
+            append(Path(self.path), "".join(json.dumps(record(d, time)) + "\n" for d in several))
         if self.stream is not None:
             for decision in several:
                 print(f"mpt: {decision}", file=self.stream, flush=True)
 
 
-def _append(path: Path, lines: str) -> None:
-    """A line that a killed server left unfinished is ended first, so that it spoils no other."""
+def append(path: Path, lines: str) -> None:
+    """Add whole lines to a file, to the disk. A line that a killed server left unfinished is ended first, so that it spoils no other."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+b") as file:

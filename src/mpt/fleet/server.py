@@ -56,7 +56,7 @@ class Rules:
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """A round that is over and on the disk.
+    """A round that is over.
 
     Attributes:
         round: its number.
@@ -90,6 +90,7 @@ class Server:
         key: what a checkpoint must agree in, to be gone on from.
         store: where checkpoints are kept; None: nowhere.
         log: takes decisions.
+        record: takes every round that is over, before it is checkpointed: after a crash one may come twice, none never.
     """
 
     architecture: Classifier
@@ -100,6 +101,7 @@ class Server:
     key: Mapping[str, Any] = field(default_factory=dict)
     store: Store | None = None
     log: Log = lambda _: None
+    record: Callable[["Finished"], None] = lambda _: None
 
     def resume(self) -> int:
         """Go on from the store's last checkpoint, if there is one; the round that it is of, or 0."""
@@ -146,11 +148,13 @@ class Server:
         self.tracker.state = replace(self.tracker.state, problems=problems)
         outcome = replace(outcome, problems=problems)
         self.log([*train.decisions, *report.decisions, *outcome.decisions])
-        if self.store is not None:
-            self.store.save(number, self.checkpoint())
         asked, updated, received = len(train.asked), len(train.updates), train.received + report.received
         sent = train.sent * nbytes(model) + report.sent * (nbytes(model) + len(request.to_bytes()))
-        return Finished(number, model, outcome, asked, updated, time.monotonic() - start, sent, received)
+        finished = Finished(number, model, outcome, asked, updated, time.monotonic() - start, sent, received)
+        self.record(finished)
+        if self.store is not None:
+            self.store.save(number, self.checkpoint())
+        return finished
 
     def checkpoint(self) -> dict[str, bytes]:
         """The whole state, as named bytes."""

@@ -116,7 +116,7 @@ class Loopback:
         process = self.processes.pop(name, None)
         if process is None:
             return
-        for pid in _family(process.pid):
+        for pid in family(process.pid):
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
@@ -125,6 +125,12 @@ class Loopback:
             process.wait(30)
         except subprocess.TimeoutExpired:
             process.kill()
+
+    def kill_server_app(self) -> None:
+        """End the server's app, and nothing else, with SIGKILL."""
+        for pid in family(self.processes["superlink"].pid):
+            if "flwr-serverapp" in command_of(pid):
+                os.kill(pid, signal.SIGKILL)
 
     def log(self, name: str) -> str:
         """What a process has printed."""
@@ -210,7 +216,7 @@ def _private(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def _family(pid: int) -> list[int]:
+def family(pid: int) -> list[int]:
     """A process and all that descend from it, from /proc; children first."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
@@ -226,6 +232,14 @@ def _family(pid: int) -> list[int]:
         found.append(one)
         stack += parents.get(one, [])
     return found[::-1]
+
+
+def command_of(pid: int) -> str:
+    """What a process was started with."""
+    try:
+        return (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _toml(value: object) -> str:

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ from flwr.serverapp import Grid, ServerApp
 
 import mpt
 from mpt.data import Dataset
+from mpt.federation.files import TakenError, alone
 from mpt.fleet.errors import FleetError
 from mpt.fleet.flower.config import AppConfig, names
 from mpt.fleet.flower.transport import FlowerTransport
 from mpt.fleet.holdings import loaded
 from mpt.fleet.judge import judge
-from mpt.fleet.log import DecisionLog
+from mpt.fleet.log import DecisionLog, append
 from mpt.fleet.server import Finished, Server
 from mpt.fleet.settings import Settings
 from mpt.fleet.store import open_store
@@ -47,18 +49,31 @@ def server_app(after: Callable[[Finished], None] | None = None, **defaults: Any)
 
 def serve(config: AppConfig, grid: Grid, after: Callable[[Finished], None] | None = None) -> None:
     """All rounds, from where the state folder left off."""
+    folder = folder_of(config)
+    with ExitStack() as stack:
+        if folder is not None:
+            try:
+                stack.enter_context(alone(folder))
+            except TakenError:
+                raise FleetError(f"state: another server writes to {folder}; stop it first, or give another") from None
+        _serve(config, grid, folder, after)
+
+
+def _serve(config: AppConfig, grid: Grid, folder: Path | None, after: Callable[[Finished], None] | None) -> None:
     ready = prepare(config)
+
+    def record(finished: Finished) -> None:
+        line = summary(finished, ready)
+        print("mpt: " + sentence(line, config), file=sys.stderr, flush=True)
+        if folder is not None:
+            append(folder / "rounds.jsonl", json.dumps(line) + "\n")
+
     server = server_of(config, ready, grid)
+    server.record = record
     server.resume()
     if server.tracker.round >= config.num_rounds:
         print(f"mpt: round {server.tracker.round} of {config.num_rounds} is done already", file=sys.stderr)
     for finished in server.rounds(config.num_rounds):
-        record = summary(finished, ready)
-        print("mpt: " + sentence(record, config), file=sys.stderr, flush=True)
-        folder = folder_of(config)
-        if folder is not None:
-            with (folder / "rounds.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
         if after is not None:
             after(finished)
 

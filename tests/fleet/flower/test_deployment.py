@@ -1,0 +1,119 @@
+"""A real SuperLink with TLS and authentication and real SuperNodes, on loopback: what can happen, in one story."""
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+for package in ("torch", "flwr", "cryptography"):
+    pytest.importorskip(package, reason="the extra fleet is not installed")
+
+from mpt.fleet.flower.loopback import Loopback
+from mpt.fleet.flower.supernode import leave_path
+from mpt.fleet.leave import LeaveFile
+from mpt.fleet.status import read_status
+from mpt.fleet.store import open_store
+
+APP = Path(__file__).with_name("app")
+SETTINGS = {
+    "dataset": "road?train=40&test=10",
+    "image_size": 28,
+    "batch_size": 16,
+    "remaining": 0.1,
+    "watch": "truck",
+    "deadline": 60.0,
+    "least": 3,
+    "grace": 20,
+}
+OWNER, TRUCK, VEHICLES = "v4", 2, 5
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+class Story:
+    """The fleet, and what its server has written so far."""
+
+    def __init__(self, net, state):
+        self.net, self.state = net, state
+
+    def run(self, num_rounds):
+        return self.net.run(**SETTINGS, num_rounds=num_rounds, state=self.state)
+
+    @property
+    def rounds(self):
+        return [line["round"] for line in lines(self.state / "rounds.jsonl")]
+
+    def decided(self, event, words="", since=0):
+        found = [d for d in lines(self.state / "decisions.jsonl") if d["round"] >= since]
+        return [d for d in found if d["event"] == event and words in d["why"]]
+
+    def wait(self, condition, seconds=240):
+        until = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > until:
+                said = (self.state / "decisions.jsonl").read_text() if self.rounds else ""
+                raise AssertionError(f"rounds {self.rounds}\n{said}\n{self.net.log('superlink')[-4000:]}")
+            time.sleep(0.5)
+
+    def start(self, name, more=""):
+        self.net.start_vehicle(name, f"partition-id={name[1:]} num-partitions={VEHICLES} {more}".strip())
+
+
+@pytest.mark.slow
+def test_a_fleet_that_much_happens_to(tmp_path):
+    with Loopback(tmp_path / "fleet", APP) as net:
+        story = Story(net, tmp_path / "state")
+        for number in range(VEHICLES):
+            net.register(f"v{number}")
+        for name, more in {"v0": "", "v1": "", "v2": "", "v3": 'spoils="nan"', OWNER: ""}.items():
+            story.start(name, more)
+        net.start_vehicle("stranger", f"partition-id=0 num-partitions={VEHICLES}")
+        story.run(40)
+
+        story.wait(lambda: len(story.rounds) >= 1)
+        assert len(story.decided("joined")) == VEHICLES
+        refused = story.decided("refused", "head.bias has entries that are NaN or infinite")
+        assert refused
+        spoiler = refused[0]["vehicle"]
+
+        LeaveFile(leave_path(net.key(OWNER))).ask()
+        story.wait(lambda: story.decided("departed", "it said that it leaves"))
+        owner = story.decided("departed")[0]["vehicle"]
+        assert [d["classes"] for d in story.decided("deposited")] == [[TRUCK]]
+        assert net.processes[OWNER].wait(60) == 0
+        assert "left: the server was told" in net.log(OWNER)
+
+        net.stop("v2", signal.SIGKILL)
+        story.wait(lambda: story.decided("suspected"))
+        lost = story.decided("suspected")[0]["vehicle"]
+        assert lost not in (owner, spoiler)
+        story.start("v2")
+        story.wait(lambda: story.decided("returned"))
+        assert story.decided("returned")[0]["vehicle"] == lost
+
+        before = story.rounds[-1]
+        net.kill_server_app()
+        story.run(40)
+        story.wait(lambda: story.decided("resumed", since=before) and story.rounds[-1] > before)
+
+        before = story.rounds[-1]
+        net.stop("superlink", signal.SIGKILL)
+        net.start_superlink()
+        run = story.run(before + 2)
+        story.wait(lambda: len(story.decided("resumed")) == 2 and story.rounds[-1] == before + 2)
+        story.wait(lambda: net.state_of(run) == "finished:completed", 90)
+
+        assert sorted(set(story.rounds)) == list(range(1, before + 3))
+        status = read_status(open_store(story.state))
+        states = {v.vehicle: v.state for v in status.vehicles}
+        assert len(states) == VEHICLES
+        assert states[owner] == "departed"
+        assert [state for vehicle, state in states.items() if vehicle != owner] == ["present"] * 4
+        assert status.classes[TRUCK].tracked is not None
+        assert "it goes on after this round" not in net.log("stranger")
+        assert lines(story.state / "rounds.jsonl")[-1]["tracked"] == ["truck"]
+    assert not net.processes
