@@ -281,7 +281,7 @@ def test_a_vehicles_own_dataset_is_read_by_its_classes_names(dataset):
 
 
 def test_a_vehicle_that_leaves_does_not_train(vehicles, calm):
-    from mpt.fleet.exchange import Ask  # noqa: PLC0415
+    from mpt.fleet.exchange import Ask
 
     ask = Ask("train", 1, calm[0].model)
     assert vehicles[0].answer(ask, leaving=True).model is None

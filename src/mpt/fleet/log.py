@@ -61,7 +61,7 @@ class DecisionLog:
 
 
 def append(path: Path, lines: str) -> None:
-    """Add whole lines to a file, to the disk. A line that a killed server left unfinished is ended first, so that it spoils no other."""
+    """Add whole lines to a file; one that a killed server left unfinished is ended first and spoils no other."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+b") as file:

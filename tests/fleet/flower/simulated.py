@@ -1,0 +1,63 @@
+"""Run by test_simulation.py: a simulation with Ray beside the one-machine engine; prints how far they are apart."""
+
+import json
+import sys
+
+import numpy as np
+import torch
+from flwr.simulation import run_simulation
+
+from mpt.data import load
+from mpt.federation.engine import Federation
+from mpt.federation.plan import Plan
+from mpt.fleet.flower.server_app import server_app
+from mpt.fleet.flower.vehicle_app import vehicle_app
+from mpt.learning import Settings
+
+ROUNDS, VEHICLES = 3, 8
+DATASET = "road?train=40&test=20"
+RAY = {"client_resources": {"num_cpus": 1, "num_gpus": 0}, "init_args": {"num_cpus": 2, "include_dashboard": False}}
+SETTINGS = {
+    "dataset": DATASET,
+    "image_size": 28,
+    "batch_size": 16,
+    "remaining": 0.1,
+    "watch": "truck",
+    "num_rounds": ROUNDS,
+    "events": f"leave {VEHICLES - 1} after 2",
+    "vehicle_ids": "partition",
+    "least": VEHICLES,
+    "state": sys.argv[1],
+}
+
+
+def main() -> None:
+    """Both, with one thread, as Ray's workers have."""
+    torch.set_num_threads(1)
+    finished = []
+    run_simulation(
+        server_app(finished.append, **SETTINGS), vehicle_app(**SETTINGS), num_supernodes=VEHICLES, backend_config=RAY
+    )
+    dataset = load(DATASET, image_size=28)
+    plan = Plan(
+        rare=dataset.class_index("truck"), methods=("mpt",), vehicles=VEHICLES, remaining=0.1, rounds=ROUNDS,
+        depart_at=2, eval_every=1, settings=Settings(epochs=1, batch_size=16),
+    )  # fmt: skip
+    federation = Federation(dataset, plan, torch.device("cpu"))
+    state, apart = federation.start(), []
+    for one in finished:
+        state, _ = federation.advance(state)
+        seen = federation._seen(state.round, state.models, state.earlier)["held-out"]
+        prototypes, kept = np.array(seen.stats.means), state.kept["mpt"] if one.round > 2 else None
+        if kept is not None:
+            from mpt.core import reconstruct
+
+            prototypes[plan.rare] = reconstruct(kept, seen.stats).prototype
+        away = np.linalg.norm(one.outcome.prototypes - prototypes, axis=1) / np.linalg.norm(prototypes, axis=1)
+        apart.append(float(away.max()))
+    decisions = [(d.round, d.what) for one in finished for d in one.outcome.decisions]
+    print(json.dumps({"apart": apart, "decisions": decisions, "updated": [one.updated for one in finished]}))
+
+
+if __name__ == "__main__":
+    main()

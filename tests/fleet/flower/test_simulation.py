@@ -1,0 +1,37 @@
+"""Flower's simulation gives what the one-machine engine gives."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+for package in ("torch", "flwr", "ray"):
+    pytest.importorskip(package, reason="the extra fleet-sim is not installed")
+
+from mpt.fleet.status import read_status
+from mpt.fleet.store import open_store
+
+
+@pytest.mark.slow
+def test_eight_vehicles_have_the_engines_prototypes_for_three_rounds(tmp_path):
+    script = Path(__file__).with_name("simulated.py")
+    quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_DISABLE_IMPORT_WARNING": "1"}
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)],
+        env={**os.environ, **quiet, "FLWR_HOME": str(tmp_path / "flower")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert len(found["apart"]) == 3
+    assert max(found["apart"]) < 1e-4
+    assert found["updated"] == [8, 8, 7]
+    assert [what for number, what in found["decisions"] if number == 2] == ["departed", "deposited", "held-out"]
+    assert read_status(open_store(tmp_path)).round == 3
+    assert len((tmp_path / "rounds.jsonl").read_text().splitlines()) == 3
