@@ -40,7 +40,7 @@ class Loopback:
     _logs: list[IO[bytes]] = field(default_factory=list)
 
     def __enter__(self) -> "Loopback":
-        self.folder, self.port = self.folder.resolve(), self.port or free_port()
+        self.folder, self.app, self.port = self.folder.resolve(), self.app.resolve(), self.port or free_port()
         (self.folder / "keys").mkdir(parents=True, exist_ok=True)
         if not (self.folder / "ca.crt").exists():
             make_certificates(self.folder)
@@ -104,7 +104,10 @@ class Loopback:
         """Start a run of the app with these settings; the run's id."""
         given = " ".join(f"{k.replace('_', '-')}={_toml(v)}" for k, v in config.items())
         said = self._flwr("run", str(self.app), CONNECTION, "-c", given, "--format", "json")
-        return str(json.loads(said[said.index("{") :])["run-id"])
+        answer = json.loads(said[said.index("{") :])
+        if not answer.get("success"):
+            raise FleetError(f"flwr run: {answer.get('error-message')}")
+        return str(answer["run-id"])
 
     def state_of(self, run: str) -> str:
         """The run's status, as Flower has it: "running", "finished:completed", ..."""
