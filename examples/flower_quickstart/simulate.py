@@ -5,7 +5,6 @@ import os
 os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 
 from flwr.simulation import run_simulation
-
 from quickstart.client_app import app as client_app
 from quickstart.server_app import app as server_app
 
