@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from mpt.config import ConfigError, RunConfig, make_config, read_toml
 from mpt.fleet.commands import add_to as add_fleet_commands
+from mpt.fleet.flower.commands import vehicle
 from mpt.progress import Reporter
 
 WIDEST = 1000
@@ -177,6 +178,7 @@ def datasets() -> None:
 
 
 add_fleet_commands(app)
+app.add_typer(vehicle, name="vehicle")
 
 
 def _print_summary(result: Any) -> None:

@@ -15,7 +15,7 @@ def run(history, grace):
     roster, steps = Roster(), []
     for number, (answered, leaving) in enumerate(history, 1):
         before = roster
-        roster, decisions = advance(roster, number, answered, leaving, grace=grace)
+        roster, decisions = advance(roster, number, set(answered), set(leaving), grace=grace)
         steps.append((number, before, roster, answered, leaving, decisions))
     return steps
 

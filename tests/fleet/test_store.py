@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -100,7 +101,8 @@ while True:
     store.save(number, {{"x": number.to_bytes(4, "big") * 100_000}})
     print(number, flush=True)
 """
-    server = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    root = Path(__file__).parents[2]
+    server = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=root)
     for _ in range(5):
         finished = int(server.stdout.readline())
     time.sleep(0.003)

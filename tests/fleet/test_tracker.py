@@ -327,6 +327,8 @@ def test_a_wrong_call_changes_nothing():
         server.close({3: b""})
     with pytest.raises(FleetError, match="vehicle: 4"):
         server.close({}, leaving=[4])
+    with pytest.raises(FleetError, match="should be several vehicles"):
+        server.close({}, leaving="dora")
     assert server.state is state
     assert server.close(fleet.answers(server.request(7)), round=7).round == 7
 

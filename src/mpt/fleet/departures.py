@@ -56,8 +56,8 @@ def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster
     for vehicles, snapshot in ((vanished, state.snapshot), (left, taken.snapshot)):
         if vehicles and snapshot is not None:
             owners = _to_deposit(settings, snapshot, vehicles, tracked, request.watched)
-            if vehicles is left:
-                for c in [c for c in owners if carries(settings, int(staying[c]), _samples(snapshot, c))]:
+            for c in [c for c in owners if carries(settings, int(staying[c]), _samples(snapshot, c))]:
+                if not any(roster.state(v) == "suspected" for v in owners[c]):
                     decisions.append(_carried(number, owners.pop(c), c, int(staying[c])))
             made, failed = _deposits(settings, snapshot, owners, roster, number)
             decisions += [_deposited(number, t) for t in made.values()]
@@ -137,12 +137,9 @@ def _kept(
         samples = int(staying[c])
         returned = tuple(v for v in one.owners if roster.state(v) == "present")
         if c not in fresh and carries(settings, samples, one.samples) and not _waiting(one, roster):
-            if one.since == round:
-                decisions.append(_carried(round, one.owners, c, samples))
-            else:
-                how = "its vehicle has returned" if returned else "other vehicles have it"
-                why = f"{how}: {samples} samples, it had {one.samples}; measured directly and trained on again"
-                decisions.append(Decision(round, "recovered", ", ".join(returned), (c,), why))
+            how = "its vehicle has returned" if returned else "other vehicles have it"
+            why = f"{how}: {samples} samples, it had {one.samples}; measured directly and trained on again"
+            decisions.append(Decision(round, "recovered", ", ".join(returned), (c,), why))
             continue
         kept[c] = replace(one, owners=tuple(v for v in one.owners if v not in returned))
     return kept, decisions
@@ -166,7 +163,7 @@ def _lost(
             if c in tracked or carries(settings, int(staying[c]), int(spread.totals[c])):
                 continue
             why = reasons.get(
-                c, f"it was not watched yet when the vehicle answered last, in round {_seen(state, taken, vehicle)}"
+                c, f"it was not watched when the vehicle answered last, in round {_seen(state, taken, vehicle)}"
             )
             why = f"there is no deposit: {why}; {staying[c]} samples remain until the vehicle returns"
             decisions.append(Decision(round, "lost", vehicle, (c,), why))

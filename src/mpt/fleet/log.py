@@ -46,7 +46,7 @@ class DecisionLog:
         clock: gives the time.
     """
 
-    path: Path | None = None
+    path: Path | str | None = None
     stream: TextIO | None = field(default_factory=lambda: sys.stderr)
     clock: Callable[[], datetime] = _now
 

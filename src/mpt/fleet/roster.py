@@ -98,6 +98,8 @@ def advance(
         grace: a vehicle is departed once it has missed more than so many rounds in a row.
         absent: why a vehicle did not answer, where that is known.
     """
+    if isinstance(leaving, str):
+        raise FleetError(f"leaving: {leaving!r}, should be several vehicles, [{leaving!r}]")
     for vehicle in (*answered, *leaving):
         check_id(vehicle)
     members, decisions = dict(roster.members), list[Decision]()

@@ -47,15 +47,19 @@ class Spread:
         largest: Floats = self.shares.max(axis=0, initial=0.0)
         return largest
 
+    @cached_property
+    def _rows(self) -> Mapping[str, int]:
+        return {vehicle: i for i, vehicle in enumerate(self.vehicles)}
+
     def holder(self, c: int) -> str | None:
         """The vehicle that holds most of a class, the first of several; None where nobody has a sample."""
         return self.vehicles[int(np.argmax(self.counts[:, c]))] if self.largest[c] > 0 else None
 
     def held_by(self, vehicle: str, share: float) -> tuple[int, ...]:
         """The classes of which a vehicle holds at least this share."""
-        if vehicle not in self.vehicles:
+        if vehicle not in self._rows:
             return ()
-        mine = self.shares[self.vehicles.index(vehicle)]
+        mine = self.shares[self._rows[vehicle]]
         return tuple(np.flatnonzero((mine >= share) & (mine > 0)).tolist())
 
 

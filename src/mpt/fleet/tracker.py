@@ -22,7 +22,7 @@ from mpt.fleet.answers import Taken, largest_answer, take
 from mpt.fleet.departures import settle
 from mpt.fleet.errors import FleetError
 from mpt.fleet.prototypes import Current, current
-from mpt.fleet.roster import Decision, advance
+from mpt.fleet.roster import Decision, Roster, advance
 from mpt.fleet.settings import Settings
 from mpt.fleet.spread import watch_next
 from mpt.fleet.state import TrackerState
@@ -92,6 +92,11 @@ class Tracker:
     def round(self) -> int:
         """The last round that was closed."""
         return self.state.round
+
+    @property
+    def roster(self) -> Roster:
+        """Who is present, suspected and departed."""
+        return self.state.roster
 
     @property
     def held_out(self) -> tuple[int, ...]:
@@ -166,7 +171,7 @@ def close_round(
     rounds: Mapping[str, int] = _EMPTY,
 ) -> tuple[TrackerState, Outcome]:
     """The state after a round, and what came of it; see `Tracker.close`."""
-    settings, request, leaving = state.settings, request_of(state, round), frozenset(leaving)
+    settings, request = state.settings, request_of(state, round)
     taken = take(settings, request, answers, rounds)
     absent = {vehicle: f"its answer was refused ({why})" for vehicle, why in taken.refused.items()}
     roster, moves = advance(

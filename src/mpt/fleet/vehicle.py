@@ -64,8 +64,8 @@ class Vehicle:
 
 
 def arrays(state: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:
-    """A state dict as NumPy arrays."""
-    return {name: np.ascontiguousarray(tensor.detach().cpu().numpy()) for name, tensor in state.items()}
+    """A state dict as NumPy arrays of their own memory."""
+    return {name: np.array(tensor.detach().cpu().numpy(), order="C") for name, tensor in state.items()}
 
 
 def tensors(model: Arrays) -> dict[str, torch.Tensor]:

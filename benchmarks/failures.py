@@ -1,0 +1,99 @@
+"""What failing vehicles cost: a fleet of 100 of which 20% fail at random in every round, beside the same undisturbed.
+
+python benchmarks/failures.py                  # 100 vehicles, 20 rounds, 5 seeds: about ten minutes on two cores
+python benchmarks/failures.py --vehicles 20 --rounds 8 --seeds 1
+"""
+
+import argparse
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from statistics import mean
+
+import numpy as np
+import torch
+
+from mpt.data import Dataset, load
+from mpt.federation.partition import concentrate
+from mpt.federation.trainings import Samples
+from mpt.fleet import Settings as TrackerSettings
+from mpt.fleet import Tracker
+from mpt.fleet.exchange import Ask
+from mpt.fleet.holdings import samples
+from mpt.fleet.judge import judge
+from mpt.fleet.local import Answers, LocalTransport, answering
+from mpt.fleet.server import Rules, Server
+from mpt.fleet.vehicle import Vehicle, arrays
+from mpt.learning import Settings, build, numpy_generator
+
+SETTINGS = Settings(epochs=2, batch_size=8, lr=0.02)
+
+
+def fleet(
+    dataset: Dataset, rare: int, vehicles: int, leaves_after: int, failing: float, seed: int
+) -> dict[str, Answers]:
+    """Vehicles by node; the last one holds the rare class and leaves. In its last round it does not fail."""
+    rng = numpy_generator(seed, "partition")
+    parts = concentrate(dataset.train.labels, rare, vehicles=vehicles, remaining=0.05, rng=rng)
+    everything = samples(dataset.train)
+    _, size, channels = dataset.image_shape
+    shape = {"num_classes": dataset.num_classes, "in_channels": channels, "image_size": size}
+    model = build("cnn3", **shape, seed=seed)
+    made: dict[str, Answers] = {}
+    for number, held in parts.holdings.items():
+        at = torch.from_numpy(held)
+        vehicle = Vehicle(str(number), model, Samples(everything.images[at], everything.labels[at]), SETTINGS, seed)
+        last = leaves_after if number == parts.owner else None
+
+        def fails(ask: Ask, name: str = vehicle.name, last: int | None = last) -> bool:
+            drawn = numpy_generator(seed, "failure", ask.round, name).random()
+            return bool(drawn < failing) and ask.round != last
+
+        made[vehicle.name] = answering(vehicle, fails=fails, leaves_after=last)
+    return made
+
+
+def run(rare: str, vehicles: int, rounds: int, failing: float, seed: int) -> tuple[float, int]:
+    """Mean F1 of the rare class over the rounds after the departure, and how many updates there were."""
+    torch.set_num_threads(1)
+    dataset = load("digits", image_size=28)
+    number, leaves_after = dataset.class_index(rare), rounds // 2
+    _, size, channels = dataset.image_shape
+    model = build("cnn3", num_classes=dataset.num_classes, in_channels=channels, image_size=size, seed=seed)
+    tracker = Tracker(TrackerSettings(num_classes=dataset.num_classes, dim=model.dim, watch=(number,)))
+    transport = LocalTransport(fleet(dataset, number, vehicles, leaves_after, failing, seed))
+    server = Server(model, arrays(model.state_dict()), tracker, transport, Rules(quorum=0.3))
+    scores, updates = [], 0
+    for finished in server.rounds(rounds):
+        updates += finished.updated
+        if finished.round > leaves_after:
+            found = judge(model, finished.model, finished.outcome.readout, dataset.test, dataset.classes)
+            scores.append(found["f1"][rare])
+    return mean(scores), updates
+
+
+def main() -> None:
+    """Print both, and the difference, seed by seed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--vehicles", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--failing", type=float, default=0.2)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--rare", default="8")
+    given = parser.parse_args()
+    print(f"{given.vehicles} vehicles, {given.rounds} rounds, F1 of {given.rare} after round {given.rounds // 2}")
+    print(f"{'seed':>4} {'undisturbed':>12} {f'{given.failing:.0%} failing':>12} {'difference':>11} {'updates':>14}")
+    both = []
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        fixed = given.rare, given.vehicles, given.rounds
+        jobs = [[pool.submit(run, *fixed, f, seed) for f in (0.0, given.failing)] for seed in range(given.seeds)]
+        for seed, (calm, rough) in enumerate(jobs):
+            (before, all_updates), (after, updates) = calm.result(), rough.result()
+            both.append((before, after))
+            counts = f"{updates} of {all_updates}"
+            print(f"{seed:>4} {before:>12.3f} {after:>12.3f} {after - before:>+11.3f} {counts:>14}", flush=True)
+    before, after = np.mean(both, axis=0)
+    print(f"mean {before:>12.3f} {after:>12.3f} {after - before:>+11.3f}")
+
+
+if __name__ == "__main__":
+    main()

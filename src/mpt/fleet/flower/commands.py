@@ -1,0 +1,59 @@
+"""`mpt vehicle` and `mpt vehicle leave`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+
+from mpt.fleet.errors import FleetError
+from mpt.fleet.leave import LeaveFile
+
+vehicle = typer.Typer()
+_Key = Annotated[Path, typer.Option(help="the vehicle's private key, by which the server knows it")]
+
+
+@vehicle.callback(invoke_without_command=True)
+def run(
+    context: typer.Context,
+    superlink: Annotated[str, typer.Option(help="the SuperLink's address, host:port")] = "",
+    key: _Key = Path("vehicle.key"),
+    root_certificates: Annotated[Path | None, typer.Option(help="to check the SuperLink's certificate with")] = None,
+    port: Annotated[int, typer.Option(help="of the vehicle's own runtime API, on loopback")] = 9094,
+    node_config: Annotated[str, typer.Option(help="for the app: 'dataset=\"folder:/data\"'")] = "",
+    leave_timeout: Annotated[float, typer.Option(help="seconds to wait for a message to say goodbye to")] = 600.0,
+    insecure: Annotated[bool, typer.Option("--insecure", help="without TLS: for tests on one machine")] = False,
+) -> None:
+    """Run a vehicle's SuperNode. On SIGTERM it says goodbye to the server, with its last statistics, and stops."""
+    if context.invoked_subcommand is not None:
+        return
+    from mpt.fleet.flower.supernode import SuperNode, keep
+
+    if not superlink:
+        raise click.UsageError("superlink: should be given, the SuperLink's address as host:port")
+    if root_certificates is None and not insecure:
+        raise click.UsageError("root-certificates: should be given; --insecure does without, on one machine only")
+    node = SuperNode(
+        superlink=superlink,
+        key=key,
+        root_certificates=None if insecure else root_certificates,
+        port=port,
+        node_config=node_config,
+        leave_timeout=leave_timeout,
+    )
+    try:
+        code = keep(node)
+    except FleetError as error:
+        raise click.UsageError(str(error)) from error
+    raise typer.Exit(code)
+
+
+@vehicle.command()
+def leave(key: _Key = Path("vehicle.key")) -> None:
+    """Tell the vehicle that runs with this key to leave; it stops once it has told the server."""
+    from mpt.fleet.flower.supernode import leave_path
+
+    if not key.is_file():
+        raise click.UsageError(f"key: {key} is no file, should be the private key of a vehicle that runs here")
+    LeaveFile(leave_path(key)).ask()
+    click.echo("the vehicle leaves with the next message", err=True)

@@ -1,0 +1,130 @@
+"""`mpt vehicle`: a SuperNode that says goodbye. On SIGTERM it announces that it leaves, and only then stops."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from mpt.fleet.errors import FleetError
+from mpt.fleet.leave import LeaveFile
+
+PAUSE = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuperNode:
+    """How a vehicle's SuperNode is started.
+
+    Attributes:
+        superlink: its address, host:port.
+        key: the vehicle's private key, by which the server knows it.
+        root_certificates: that the SuperLink's certificate is checked with; None: no TLS, for tests on one machine.
+        port: of the vehicle's own runtime API, on loopback.
+        node_config: for the app: `dataset="folder:/data"`, or `partition-id=0 num-partitions=4`.
+        leave_timeout: seconds to wait for the next message once the vehicle is to leave.
+        sent_after: seconds that a reply has to reach the SuperLink before the SuperNode is stopped.
+        more: further arguments of flower-supernode.
+    """
+
+    superlink: str
+    key: Path
+    root_certificates: Path | None = None
+    port: int = 9094
+    node_config: str = ""
+    leave_timeout: float = 600.0
+    sent_after: float = 5.0
+    more: tuple[str, ...] = ()
+
+    @property
+    def leave_file(self) -> LeaveFile:
+        """Where it is told to leave."""
+        return LeaveFile(leave_path(self.key))
+
+    def command(self) -> list[str]:
+        """The SuperNode's."""
+        if not self.key.is_file():
+            raise FleetError(f"key: {self.key} is no file, should be the vehicle's private key (ssh-keygen makes one)")
+        if self.root_certificates is not None and not self.root_certificates.is_file():
+            raise FleetError(f"root-certificates: {self.root_certificates} is no file")
+        secure = (
+            ["--insecure"] if self.root_certificates is None else ["--root-certificates", str(self.root_certificates)]
+        )
+        config = f"{self.node_config} leave-file={_quoted(str(self.leave_file.path.resolve()))}".strip()
+        return [
+            str(Path(sys.executable).with_name("flower-supernode")),
+            *secure,
+            *("--superlink", self.superlink),
+            *("--host", "127.0.0.1", "--port", str(self.port)),
+            *("--auth-supernode-private-key", str(self.key)),
+            *("--node-config", config),
+            *self.more,
+        ]
+
+
+def leave_path(key: Path) -> Path:
+    """The leave file of the vehicle with this key."""
+    return key.with_name(key.name + ".leave")
+
+
+def keep(node: SuperNode) -> int:
+    """Run the SuperNode until it ends or the vehicle has left; its exit code, 0 after a goodbye."""
+    leave = node.leave_file
+    leave.clear()
+    process = subprocess.Popen(node.command(), env=_environment(), start_new_session=True)
+
+    def goodbye(number: int, frame: FrameType | None) -> None:
+        leave.ask()
+
+    before = {number: signal.signal(number, goodbye) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        return _wait(node, process)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        _stop(process)
+
+
+def _wait(node: SuperNode, process: "subprocess.Popen[bytes]") -> int:
+    leave, until = node.leave_file, float("inf")
+    while process.poll() is None:
+        if leave.asked and until == float("inf"):
+            until = time.monotonic() + node.leave_timeout
+            _say(f"leaving: the next message is answered with a goodbye, within {node.leave_timeout:g} s")
+        if leave.done:
+            time.sleep(node.sent_after)
+            _say("left: the server was told")
+            return 0
+        if time.monotonic() > until:
+            _say("left without a goodbye: no message came in time, the server will suspect a failure")
+            return 1
+        time.sleep(PAUSE)
+    return process.returncode
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    """The SuperNode and the processes it has started; the server sees one that is ended by SIGTERM leave at once."""
+    for number, seconds in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0)):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(seconds)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            continue
+
+
+def _say(sentence: str) -> None:
+    print(f"mpt: {sentence}", file=sys.stderr, flush=True)
+
+
+def _environment() -> dict[str, str]:
+    return {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", **os.environ}
+
+
+def _quoted(text: str) -> str:
+    if '"' in text or "\\" in text:
+        raise FleetError(f"key: {shlex.quote(text)} has a quote or a backslash in its path, should not")
+    return f'"{text}"'

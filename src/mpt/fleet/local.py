@@ -1,0 +1,52 @@
+"""A fleet in one process: the same server and the same vehicles, without a network. For studies of failures."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from mpt.fleet.exchange import Ask, Failure, Reply
+from mpt.fleet.vehicle import Vehicle
+
+Answers = Callable[[Ask], Reply | Failure]
+"""What answers at a node."""
+
+
+@dataclass(frozen=True, eq=False)
+class LocalTransport:
+    """Asks one vehicle after the other.
+
+    Attributes:
+        vehicles: what answers, by node.
+        away: says whether a node cannot be reached now, by its name and the round that was asked last.
+    """
+
+    vehicles: Mapping[str, Answers]
+    away: Callable[[str, int], bool] = lambda node, round: False
+    _round: list[int] = field(default_factory=lambda: [0])
+
+    def nodes(self) -> Collection[str]:
+        """Those that can be reached."""
+        return [node for node in self.vehicles if not self.away(node, self._round[0])]
+
+    def ask(self, ask: Ask, nodes: Collection[str], seconds: float) -> Iterator[tuple[str, Reply | Failure]]:
+        """Every reply at once; whoever raises fails."""
+        self._round[0] = ask.round
+        for node in nodes:
+            try:
+                yield node, self.vehicles[node](ask)
+            except Exception as error:
+                yield node, Failure(f"{type(error).__name__}: {error}")
+
+
+def answering(
+    vehicle: Vehicle, *, fails: Callable[[Ask], bool] = lambda _: False, leaves_after: int | None = None
+) -> Answers:
+    """A vehicle that may fail, and that leaves after a round."""
+
+    def answer(ask: Ask) -> Reply | Failure:
+        if leaves_after is not None and ask.round > leaves_after:
+            return Failure("it has left")
+        if fails(ask):
+            return Failure("it failed")
+        return vehicle.answer(ask, leaving=ask.kind == "report" and ask.round == leaves_after)
+
+    return answer

@@ -1,0 +1,306 @@
+"""A whole fleet in one process: the server's rounds, what it refuses, and going on after a crash."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra sim is not installed")
+
+from mpt.data import load
+from mpt.federation.engine import Federation
+from mpt.federation.plan import Plan
+from mpt.fleet import FleetError, Tracker
+from mpt.fleet.exchange import Failure, Reply
+from mpt.fleet.holdings import own, shared
+from mpt.fleet.judge import judge
+from mpt.fleet.local import LocalTransport, answering
+from mpt.fleet.server import Rules, Server, packed, unpacked
+from mpt.fleet.store import FileStore, SqliteStore
+from mpt.fleet.vehicle import Vehicle, arrays
+from mpt.learning import Settings, build
+
+TRUCK, VEHICLES, OWNER = 2, 4, 3
+TRAINING = Settings(epochs=1, batch_size=16)
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    return load("road?train=40&test=20", image_size=28)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def fresh(dataset):
+    return build("cnn3", num_classes=dataset.num_classes, in_channels=3, image_size=28, seed=0)
+
+
+@pytest.fixture(scope="module")
+def vehicles(dataset):
+    model = fresh(dataset)
+    held = [shared(dataset, v, VEHICLES, rare="truck", remaining=0.1, seed=0) for v in range(VEHICLES)]
+    return [Vehicle(str(v), model, samples, TRAINING) for v, samples in enumerate(held)]
+
+
+def server(dataset, answers, **given):
+    model = fresh(dataset)
+    tracker = Tracker(num_classes=dataset.num_classes, dim=model.dim, watch=(TRUCK,), grace=1)
+    transport = answers if isinstance(answers, LocalTransport) else LocalTransport(answers)
+    given = {"rules": Rules(wait=0.2, tries=2), **given}
+    return Server(model, arrays(model.state_dict()), tracker, transport, **given)
+
+
+def everybody(vehicles, **changed):
+    """All vehicles by node, some of them with other answers; the owner leaves after round 2."""
+    made = {f"node {v.name}": answering(v, leaves_after=2 if v.name == str(OWNER) else None) for v in vehicles}
+    return made | {f"node {name[1:]}": answer for name, answer in changed.items()}
+
+
+@pytest.fixture(scope="module")
+def calm(dataset, vehicles):
+    """Four undisturbed rounds."""
+    return list(server(dataset, everybody(vehicles)).rounds(4))
+
+
+def same(left, right):
+    assert left.round == right.round
+    assert all(np.array_equal(left.model[name], right.model[name]) for name in right.model)
+    np.testing.assert_array_equal(left.outcome.prototypes, right.outcome.prototypes)
+    assert left.outcome.decisions == right.outcome.decisions
+
+
+def test_it_does_what_the_one_machine_engine_does(dataset, calm):
+    plan = Plan(
+        rare=TRUCK, methods=("mpt",), vehicles=VEHICLES, remaining=0.1, rounds=4, depart_at=2, eval_every=1,
+        settings=TRAINING,
+    )  # fmt: skip
+    federation = Federation(dataset, plan, torch.device("cpu"))
+    state = federation.start()
+    for finished in calm:
+        state, rows = federation.advance(state)
+        model = state.models["held-out"]
+        apart = [np.abs(finished.model[k] - model[k].numpy()).max() for k in model]
+        assert max(apart) < 1e-5
+        found = judge(fresh(dataset), finished.model, finished.outcome.readout, dataset.test, dataset.classes)
+        assert found["f1"]["truck"] == pytest.approx(rows[0].scores.rare_f1, abs=0.02)
+        assert found["accuracy"] == pytest.approx(rows[0].scores.accuracy, abs=0.02)
+
+
+def test_an_announced_leave_is_deposited_and_held_out(calm):
+    what = [(d.round, d.what, d.vehicle, d.classes) for f in calm for d in f.outcome.decisions if d.what != "joined"]
+    assert what == [
+        (2, "departed", str(OWNER), (TRUCK,)),
+        (2, "deposited", str(OWNER), (TRUCK,)),
+        (2, "held-out", str(OWNER), (TRUCK,)),
+    ]
+    assert [sorted(f.outcome.reconstructions) for f in calm] == [[], [], [TRUCK], [TRUCK]]
+    assert [(f.asked, f.updated, len(f.outcome.answered)) for f in calm] == [(4, 4, 4), (4, 4, 4), (4, 3, 3), (4, 3, 3)]
+    assert "node 3: it has left" in " ".join(calm[2].outcome.problems)
+
+
+def test_bytes_are_those_of_models_and_statistics(calm):
+    model = sum(array.nbytes for array in calm[0].model.values())
+    assert calm[0].bytes_down == pytest.approx(8 * model, rel=0.01)
+    assert calm[0].bytes_up > 4 * model
+
+
+@pytest.mark.parametrize("kind", ["file", "sqlite"])
+@pytest.mark.parametrize("moment", ["before saving", "after saving", "while training"])
+def test_killed_at_any_moment_it_goes_on_to_the_same_result(dataset, vehicles, calm, tmp_path, kind, moment):
+    store = FileStore(tmp_path) if kind == "file" else SqliteStore(tmp_path / "fleet.db")
+
+    class CrashError(Exception):
+        pass
+
+    class Crashing:
+        def save(self, number, payload):
+            if number == 3 and moment == "before saving":
+                raise CrashError
+            store.save(number, payload)
+            if number == 3 and moment == "after saving":
+                raise CrashError
+
+        def latest(self):
+            return store.latest()
+
+    def crash(ask):
+        if ask.round == 3 and moment == "while training":
+            raise KeyboardInterrupt
+        return answering(vehicles[1])(ask)
+
+    with pytest.raises((CrashError, KeyboardInterrupt)):
+        list(server(dataset, everybody(vehicles, _1=crash), store=Crashing()).rounds(4))
+    again = server(dataset, everybody(vehicles), store=store)
+    resumed = again.resume()
+    assert resumed == (3 if moment == "after saving" else 2)
+    rest = list(again.rounds(4))
+    assert [f.round for f in rest] == list(range(resumed + 1, 5))
+    for left, right in zip(rest, calm[resumed:], strict=True):
+        same(left, right)
+
+
+def test_a_state_of_other_settings_is_not_gone_on_from(dataset, vehicles, tmp_path):
+    list(server(dataset, everybody(vehicles), store=FileStore(tmp_path), key={"lr": 0.01}).rounds(1))
+    other = server(dataset, everybody(vehicles), store=FileStore(tmp_path), key={"lr": 0.02})
+    with pytest.raises(FleetError, match=r"it holds a fleet with lr 0\.01, not 0\.02"):
+        other.resume()
+    assert other.tracker.round == 0
+
+
+def spoiled(vehicle, change):
+    def answer(ask):
+        return change(vehicle.answer(ask), ask)
+
+    return answer
+
+
+def nan(reply, ask):
+    if reply.model is None:
+        return reply
+    return replace(reply, model={**reply.model, "head.bias": np.full_like(reply.model["head.bias"], np.nan)})
+
+
+def shape(reply, ask):
+    return reply if reply.model is None else replace(reply, model={**reply.model, "head.bias": np.zeros(3, np.float32)})
+
+
+def names(reply, ask):
+    return reply if reply.model is None else replace(reply, model={"other": np.zeros(1, np.float32)})
+
+
+def late(reply, ask):
+    return replace(reply, round=ask.round - 1)
+
+
+def many(reply, ask):
+    return replace(reply, samples=2**40)
+
+
+def nothing(reply, ask):
+    return replace(reply, answer=b"") if reply.answer is not None else reply
+
+
+def double(reply, ask):
+    return replace(reply, vehicle="0")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (nan, "head.bias has entries that are NaN or infinite"),
+        (shape, "head.bias is torch.float32 of shape (3,), should be torch.float32 of shape (8,)"),
+        (names, "is missing"),
+        (late, "a reply of round 0 in round 1"),
+        (many, "samples: 1099511627776, should be from 1 to"),
+        (nothing, "0 bytes"),
+        (double, "a second reply under the same id"),
+    ],
+)
+def test_a_wrong_reply_is_refused_and_the_round_goes_on(dataset, vehicles, change, said):
+    logged = []
+    answers = everybody(vehicles, _1=spoiled(vehicles[1], change))
+    finished = next(server(dataset, answers, log=logged.extend).rounds(1))
+    refused = [d for d in logged if d.what == "refused"]
+    assert refused, logged
+    assert any(said in d.why for d in refused), refused
+    assert finished.updated == (4 if change is nothing else 3)
+    assert all(np.isfinite(array).all() for array in finished.model.values())
+    assert len(finished.outcome.answered) == 3 if change in (late, nothing, double) else 4
+
+
+def test_below_the_quorum_the_round_is_tried_again(dataset, vehicles):
+    tries = {"0": 0, "1": 0, "2": 0}
+
+    def flaky(vehicle):
+        def answer(ask):
+            if ask.kind == "train":
+                tries[vehicle.name] += 1
+                if tries[vehicle.name] == 1:
+                    return Failure("not ready")
+            return vehicle.answer(ask)
+
+        return answer
+
+    logged = []
+    answers = {f"node {v.name}": flaky(v) if v.name in tries else answering(v) for v in vehicles}
+    finished = next(server(dataset, answers, log=logged.extend).rounds(1))
+    assert finished.updated == 4
+    assert tries == {"0": 2, "1": 2, "2": 2}
+    assert str(logged[0]) == "round 1: short: 1 of 4 updates, 2 needed (try 1 of 2)"
+
+
+def test_no_round_waits_for_ever(dataset, vehicles, tmp_path):
+    def silent(ask):
+        return Failure("nothing")
+
+    mute = {f"node {v.name}": answering(v) if v.name == "0" else silent for v in vehicles}
+    with pytest.raises(FleetError, match=r"round 1: 1 of 4 updates, 2 needed .*start the server again"):
+        next(server(dataset, mute, store=FileStore(tmp_path)).rounds(1))
+    assert FileStore(tmp_path).latest() is None
+    nobody = LocalTransport(everybody(vehicles), away=lambda node, number: True)
+    with pytest.raises(FleetError, match=r"round 1: 0 vehicles can be reached after 0\.2 s, at least 2 are needed"):
+        next(server(dataset, nobody).rounds(1))
+
+
+def test_one_that_vanishes_is_suspected_and_one_that_returns_is_measured_again(dataset, vehicles):
+    def at_times(ask):
+        if ask.round in (3, 4):
+            return Failure("gone")
+        return vehicles[OWNER].answer(ask)
+
+    logged = []
+    answers = everybody(vehicles, **{f"_{OWNER}": at_times})
+    rounds = list(server(dataset, answers, log=logged.extend).rounds(5))
+    mine = [(d.round, d.what) for d in logged if d.what != "joined"]
+    assert mine[:2] == [(3, "suspected"), (3, "deposited")]
+    assert (4, "departed") in mine
+    assert (4, "held-out") in mine
+    assert (5, "returned") in mine
+    assert (5, "recovered") in mine
+    assert [sorted(f.outcome.reconstructions) for f in rounds] == [[], [], [TRUCK], [TRUCK], []]
+
+
+def test_models_keep_their_bits_in_a_checkpoint(calm):
+    back = unpacked(packed(calm[0].model))
+    assert back.keys() == calm[0].model.keys()
+    assert all(back[k].dtype == v.dtype and np.array_equal(back[k], v) for k, v in calm[0].model.items())
+
+
+def test_a_vehicles_own_dataset_is_read_by_its_classes_names(dataset):
+    classes = ("bus", *[c for c in dataset.classes if c != "bus"])
+    held = own(dataset, classes)
+    assert [classes[i] for i in held.labels.tolist()] == [dataset.classes[i] for i in dataset.train.labels]
+    with pytest.raises(FleetError, match="class 'car' of road"):
+        own(dataset, ("bus", "truck"))
+
+
+def test_a_vehicle_that_leaves_does_not_train(vehicles, calm):
+    from mpt.fleet.exchange import Ask  # noqa: PLC0415
+
+    ask = Ask("train", 1, calm[0].model)
+    assert vehicles[0].answer(ask, leaving=True).model is None
+    held_out = tuple(range(8))
+    assert vehicles[0].answer(replace(ask, held_out=held_out)).samples == 0
+    assert isinstance(vehicles[0].answer(ask), Reply)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"deadline": 0}, "deadline: 0, should be"),
+        ({"quorum": 0}, "quorum: 0, should be"),
+        ({"quorum": 1.5}, "quorum"),
+        ({"least": 0}, "least: 0"),
+        ({"tries": 0}, "tries: 0"),
+        ({"wait": float("nan")}, "wait: nan"),
+    ],
+)
+def test_rules_that_cannot_be_are_refused(given, message):
+    with pytest.raises(FleetError, match=message):
+        Rules(**given)
