@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from mpt.commands import app
 from mpt.data import load as load_dataset
-from mpt.fleet import FleetError, Tracker, open_store
+from mpt.fleet import Tracker, open_store
 from mpt.fleet import export as exporting
 from mpt.fleet.export import METADATA, Deployed, default_name, export, read
 from mpt.fleet.holdings import samples
@@ -203,16 +203,21 @@ def test_what_is_wrong_is_said_in_a_sentence(trained, tmp_path, monkeypatch):
     assert "onnx is not installed, pip install 'mpt-fl[export]' brings it" in refused(where, "--format", "onnx")
 
 
-def test_the_server_apps_key_holds_what_is_needed():
-    pytest.importorskip("flwr")
+def test_from_the_checkpoint_of_the_server_app(tmp_path):
+    pytest.importorskip("flwr", reason="the extra fleet is not installed")
     from mpt.fleet.flower.config import AppConfig  # noqa: PLC0415
     from mpt.fleet.flower.server_app import prepare, server_of  # noqa: PLC0415
 
-    config = AppConfig(classes="a,b,c", image_size=32, channels=1)
-    key = server_of(config, prepare(config), None).key
-    assert (key["in_channels"], key["image_size_used"], key["class_names"]) == (1, 32, ["a", "b", "c"])
-    with pytest.raises(FleetError, match="format"):
-        export(open_store("nowhere"), "tflite", None)
+    config = AppConfig(classes="a,b,c", image_size=32, channels=1, state=str(tmp_path))
+    server = server_of(config, prepare(config), None)
+    rng = np.random.default_rng(0)
+    images = torch.from_numpy(rng.integers(0, 256, (30, 1, 32, 32), dtype=np.uint8))
+    features = embed(server.architecture, images).double().numpy()
+    outcome = server.tracker.close({"x": server.tracker.request().answer(features, np.arange(30) % 3)})
+    server.store.save(1, server.checkpoint())
+    assert call("export", tmp_path, "--format", "torchscript").exit_code == 0
+    found = torch.jit.load(tmp_path / "model.pt")(images).argmax(1)
+    assert np.array_equal(found, outcome.readout.predict(features))
 
 
 def test_a_class_without_a_prototype_is_never_predicted(trained):
