@@ -66,6 +66,15 @@ def test_in_an_app(kind):
     assert read(app(message, context())).answer == request.answer(ROWS + MODEL["shift"], LABELS)
 
 
+def test_in_an_app_with_a_client_fn():
+    def client_fn(context: Context):
+        raise NotImplementedError
+
+    request, message = question()
+    found = read(ClientApp(client_fn, mods=[statistics_mod(embed)])(message, context()))
+    assert found.answer == request.answer(ROWS + MODEL["shift"], LABELS)
+
+
 @pytest.mark.parametrize(
     ("place", "name"), [({"partition-id": 3, "name": "x"}, "3"), ({"name": "anna"}, "anna"), ({}, "5")]
 )
