@@ -1,4 +1,4 @@
-"""The command line for operators: `mpt whatif` and `mpt fleet status`."""
+"""The command line for operators: `mpt whatif`, `mpt fleet status` and `mpt export`."""
 
 import json
 from pathlib import Path
@@ -25,6 +25,7 @@ fleet = typer.Typer()
 def add_to(app: typer.Typer) -> None:
     """Add the fleet's commands to `mpt`."""
     app.command()(whatif)
+    app.command()(export)
     app.add_typer(fleet, name="fleet")
 
 
@@ -50,6 +51,27 @@ def whatif(
         rare = [text for text, x in zip(rare, danger.losses, strict=True) if x.verdict == "becomes rare"]
         _add(table, danger.vehicle, ", ".join(danger.vanish), ", ".join(rare), shares)
     _show(table)
+
+
+def export(
+    where: Annotated[str, typer.Argument(metavar="DIR", help="the fleet server's store: a folder, or sqlite:PATH")],
+    kind: Annotated[str, typer.Option("--format", help="onnx or torchscript")],
+    out: Annotated[Path | None, typer.Option(help="the file; default: beside the store")] = None,
+) -> None:
+    """The backbone with the current readout as its last linear layer: uint8 images (N, C, H, W) to logits."""
+    from mpt.fleet import export as files  # noqa: PLC0415 - `mpt --help` does not wait for torch
+    from mpt.learning import LearningError  # noqa: PLC0415
+
+    try:
+        if kind not in files.EXTENSIONS:
+            raise FleetError(f"format: {kind!r}, should be {' or '.join(files.EXTENSIONS)}")
+        path = out or files.default_name(where, kind)
+        about = files.export(open_store(where), kind, path)
+    except (FleetError, LearningError) as error:
+        raise click.UsageError(f"{where}: {error}") from error
+    click.echo(f"{path}: {about.backbone} with {len(about.class_names)} classes after round {about.round}")
+    for name in about.missing:
+        click.echo(f"{name} has no prototype and is never predicted")
 
 
 @fleet.callback(invoke_without_command=True)

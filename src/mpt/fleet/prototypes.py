@@ -73,6 +73,13 @@ def current(state: TrackerState, departed: Departures, taken: Taken, roster: Ros
     return Current(read_only(prototypes), read_only(made), covariance, readout, reconstructions, tuple(problems))
 
 
+def readout_of(state: TrackerState) -> NearestClassMean | None:
+    """The readout of the last round that was closed; None as long as no class has a prototype."""
+    stats = None if state.snapshot is None else state.snapshot.everybody
+    covariance = None if stats is None else _covariance(state.settings, stats, [])
+    return _readout(state.settings, state.prototypes, covariance, [])
+
+
 def _may_return(state: TrackerState, roster: Roster, c: int) -> bool:
     return any(counts[c] > 0 and roster.state(v) == "suspected" for v, counts in state.counts.items())
 

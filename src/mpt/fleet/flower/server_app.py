@@ -125,13 +125,14 @@ def server_of(config: AppConfig, ready: Ready, grid: Grid) -> Server:
     folder = folder_of(config)
     log = DecisionLog(None if folder is None else folder / "decisions.jsonl")
     key = {name: value for name, value in asdict(config).items() if name not in _RESULT_KEYS}
+    built = {"in_channels": ready.model.in_channels, "image_size_used": ready.model.image_size}
     return Server(
         ready.model,
         arrays(ready.model.state_dict()),
         tracker,
         FlowerTransport(grid, config.vehicle_ids, 2 * tracker.largest_answer + 2**16),  # type: ignore[arg-type]
         config.rules,
-        {**key, "mpt": mpt.__version__, "class_names": list(ready.classes)},
+        {**key, **built, "mpt": mpt.__version__, "class_names": list(ready.classes)},
         open_store(config.state) if config.state else None,
         log.write,
     )

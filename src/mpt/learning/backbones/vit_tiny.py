@@ -40,7 +40,7 @@ class ViTTiny(nn.Module):
         if self.padding:
             images = functional.pad(images, (0, self.padding, 0, self.padding))
         tokens = self.patches(images).flatten(2).transpose(1, 2)
-        tokens = torch.cat([self.class_token.expand(len(tokens), -1, -1), tokens], dim=1) + self.positions
+        tokens = torch.cat([self.class_token.expand(tokens.shape[0], -1, -1), tokens], dim=1) + self.positions
         features: Tensor = self.norm(self.blocks(tokens)[:, 0])
         return features
 

@@ -1,0 +1,1 @@
+"""Flower's PyTorch quickstart with MPT; the lines marked "MPT" are what was added to it."""

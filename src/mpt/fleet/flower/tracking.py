@@ -1,0 +1,144 @@
+"""The server's side of MPT in a Flower app of your own: ask for statistics after every round, and track.
+
+    tracking = Tracking(grid, Tracker(num_classes=10, dim=64))
+    strategy.start(grid, arrays, num_rounds=20, train_config=tracking.train_config, evaluate_fn=tracking)
+    tracking.outcome.readout.predict(features)
+
+`mpt.fleet.flower.mods` is the vehicle's side. Neither needs torch.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
+from flwr.serverapp import Grid
+
+from mpt.fleet.errors import FleetError
+from mpt.fleet.exchange import Ask, Failure, Reply
+from mpt.fleet.flower.mods import HELD_OUT
+from mpt.fleet.flower.transport import FlowerTransport, Ids
+from mpt.fleet.log import DecisionLog
+from mpt.fleet.roster import Decision, check_id
+from mpt.fleet.state import TrackerState
+from mpt.fleet.store import TRACKER, Store
+from mpt.fleet.tracker import Outcome, Tracker
+
+Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
+"""The `evaluate_fn` of Flower's strategies."""
+
+
+def ask_statistics(
+    grid: Grid,
+    tracker: Tracker,
+    arrays: ArrayRecord,
+    *,
+    deadline: float = 600.0,
+    round: int | None = None,
+    ids: Ids = "node",
+) -> Outcome:
+    """Ask every vehicle for its statistics under the new global model, and close the round in the tracker.
+
+    Args:
+        grid: Flower's.
+        tracker: changed.
+        arrays: the global model, after the round's aggregation.
+        deadline: seconds that vehicles have; whoever has not answered then did not.
+        round: default: the one after the tracker's last.
+        ids: by what vehicles are known; see `FlowerTransport`.
+    """
+    request = tracker.request(round)
+    transport = FlowerTransport(grid, ids, tracker.largest_answer)
+    ask = Ask("report", request.round, {k: v.numpy() for k, v in arrays.items()}, request=request.to_bytes())
+    nodes = sorted(transport.nodes())
+    silent, replies, problems = set(nodes), dict[str, Reply](), list[str]()
+    for node, reply in transport.ask(ask, nodes, deadline):
+        silent.discard(node)
+        if isinstance(reply, Failure):
+            problems.append(f"node {node}: {reply.why}")
+            continue
+        try:
+            check_id(reply.vehicle)
+        except FleetError as error:
+            problems.append(f"node {node}: {error}")
+            continue
+        if reply.vehicle in replies:
+            problems.append(f"node {node}: a second reply of vehicle {reply.vehicle}")
+            continue
+        replies[reply.vehicle] = reply
+    problems += [f"node {node}: no reply within the deadline" for node in sorted(silent)]
+    outcome = tracker.close(
+        {vehicle: reply.answer for vehicle, reply in replies.items() if reply.answer is not None},
+        {vehicle for vehicle, reply in replies.items() if reply.leaving},
+        round=request.round,
+        rounds={vehicle: reply.round for vehicle, reply in replies.items()},
+    )
+    said = (*problems, *outcome.problems)
+    tracker.state = replace(tracker.state, problems=said)
+    return replace(outcome, problems=said)
+
+
+@dataclass
+class Tracking:
+    """An `evaluate_fn` for a strategy's `start`: it tracks after every round, and then evaluates as you like.
+
+    Attributes:
+        grid: Flower's.
+        tracker: knows the number of classes and the length of your features.
+        evaluate: your own `evaluate_fn`; when it is called, `outcome` has the round's readout.
+        deadline: seconds that vehicles have to answer.
+        ids: by what vehicles are known; see `FlowerTransport`.
+        log: takes decisions; default: a sentence each on standard error.
+        store: where the tracker is kept after every round, for `mpt fleet status`; None: nowhere.
+        train_config: give it to `start`: it tells vehicles which classes not to train on, `mods.held_out(message)`.
+        outcome: of the last round.
+    """
+
+    grid: Grid
+    tracker: Tracker
+    evaluate: Evaluate | None = None
+    deadline: float = 600.0
+    ids: Ids = "node"
+    log: Callable[[Collection[Decision]], None] = field(default_factory=lambda: DecisionLog().write)
+    store: Store | None = None
+    train_config: ConfigRecord = field(default_factory=ConfigRecord)
+    outcome: Outcome | None = None
+
+    def __post_init__(self) -> None:
+        self.train_config[HELD_OUT] = list(self.tracker.held_out)
+
+    def __call__(self, server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
+        """After a round: track, evaluate, and give both numbers. Round 0, before all training, is only evaluated.
+
+        The tracker counts rounds itself, so that one of an earlier run goes on.
+        """
+        if server_round > 0:
+            self.outcome = ask_statistics(self.grid, self.tracker, arrays, deadline=self.deadline, ids=self.ids)
+            self.log(self.outcome.decisions)
+            self.train_config[HELD_OUT] = list(self.tracker.held_out)
+            if self.store is not None:
+                self.store.save(self.tracker.round, {TRACKER: self.tracker.to_bytes()})
+        judged = self.evaluate(server_round, arrays) if self.evaluate is not None else None
+        if self.outcome is None:
+            return judged
+        return MetricRecord({**metrics(self.tracker.state, self.outcome), **(judged or {})})
+
+
+def metrics(state: TrackerState, outcome: Outcome) -> dict[str, int | float]:
+    """A round in numbers: who answered, and of every class with a deposit how it is tracked.
+
+    `mpt-class-C-remaining`: samples of the class in the round. `mpt-class-C-moved`: how far its prototype is from the
+    deposit's. `mpt-class-C-alpha`: the weight of what was measured, where it was reconstructed in this round.
+    """
+    numbers: dict[str, int | float] = {
+        "mpt-round": outcome.round,
+        "mpt-answered": len(outcome.answered),
+        "mpt-problems": len(outcome.problems),
+    }
+    for c, tracked in sorted(state.tracked.items()):
+        name = f"mpt-class-{c}"
+        numbers[f"{name}-remaining"] = 0 if outcome.statistics is None else int(outcome.statistics.counts[c])
+        numbers[f"{name}-moved"] = float(np.linalg.norm(outcome.prototypes[c] - tracked.deposit.prototype))
+        if c in outcome.reconstructions:
+            numbers[f"{name}-alpha"] = float(outcome.reconstructions[c].alpha)
+    return numbers

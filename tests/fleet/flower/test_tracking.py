@@ -1,0 +1,167 @@
+"""The server's side in a user's own Flower app, under Flower's own strategy."""
+
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="the extra fleet is not installed")
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+
+from mpt.fleet import FleetError, Tracker, open_store
+from mpt.fleet.flower.mods import HELD_OUT, answer_statistics, held_out
+from mpt.fleet.flower.tracking import Tracking, ask_statistics
+from mpt.fleet.status import read_status
+from tests.fleet.fleets import RARE, C, D, paper_fleet, tracker, whats
+from tests.fleet.flower.grids import DirectGrid, identified
+
+NAMES = "abcd"
+
+
+@pytest.fixture(autouse=True)
+def _identity(monkeypatch):
+    identified(monkeypatch)
+
+
+class App:
+    """The paper's fleet under a "model" that counts rounds; vehicle a, partition 0, holds the rare class."""
+
+    def __init__(self):
+        self.fleet, self.trained = paper_fleet(), []
+        self.app = ClientApp()
+        self.app.train()(self.train)
+        self.app.query("class_stats")(answer_statistics(lambda arrays, context: self.embed(arrays, context)))  # noqa: PLW0108 - tests replace it
+
+    def train(self, message, context):
+        self.trained.append((message.content["config"]["server-round"], context.node_id, held_out(message)))
+        arrays = ArrayRecord([message.content["arrays"]["0"].numpy() + 1])
+        content = RecordDict({"arrays": arrays, "metrics": MetricRecord({"num-examples": 1, "loss": 0.5})})
+        return Message(content, reply_to=message)
+
+    def embed(self, arrays, context):
+        return self.fleet.features(NAMES[context.node_config["partition-id"]], int(arrays["0"].numpy()[0]))
+
+    def grid(self, **options):
+        return DirectGrid(self.app, 4, **options)
+
+
+def model(round=0):
+    return ArrayRecord([np.array([float(round)])])
+
+
+def expected(rounds_with_a, rounds, **settings):
+    """The same story without Flower."""
+    fleet, server = paper_fleet(), tracker(**settings)
+    for number in range(1, rounds + 1):
+        there = NAMES if number <= rounds_with_a else NAMES[1:]
+        answers = fleet.answers(server.request(), there)
+        outcome = server.close({str(10 + NAMES.index(v)): answer for v, answer in answers.items()})
+    return server, outcome
+
+
+def test_under_a_strategy_it_tracks_what_the_tracker_alone_tracks(tmp_path):
+    user, logged = App(), []
+    grid = user.grid()
+
+    def evaluate(server_round, arrays):
+        if server_round == 3:
+            grid.away.add(10)
+        return MetricRecord({"loss": 0.25})
+
+    tracking = Tracking(grid, tracker(grace=1), evaluate, 0.01, log=logged.extend, store=open_store(tmp_path))
+    result = FedAvg(fraction_evaluate=0.0).start(
+        grid, model(), num_rounds=6, train_config=tracking.train_config, evaluate_fn=tracking
+    )
+    alone, outcome = expected(3, 6, grace=1)
+    assert tracking.tracker.held_out == alone.held_out == (RARE,)
+    assert np.array_equal(tracking.outcome.prototypes, outcome.prototypes)
+    assert np.array_equal(tracking.outcome.readout.covariance, outcome.readout.covariance)
+    assert [d.what for d in logged if d.classes == (RARE,)] == [
+        "watched",
+        "suspected",
+        "deposited",
+        "departed",
+        "held-out",
+    ]
+    assert {(number, held) for number, _, held in user.trained} == {(n, (RARE,) if n > 5 else ()) for n in range(1, 7)}
+    numbers = result.evaluate_metrics_serverapp
+    assert dict(numbers[0]) == {"loss": 0.25}
+    assert dict(numbers[1]) == {"mpt-round": 1, "mpt-answered": 4, "mpt-problems": 0, "loss": 0.25}
+    assert numbers[4]["mpt-class-2-remaining"] == 6
+    assert 0 < numbers[6]["mpt-class-2-alpha"] == outcome.reconstructions[RARE].alpha
+    step = outcome.prototypes[RARE] - alone.state.tracked[RARE].deposit.prototype
+    assert numbers[6]["mpt-class-2-moved"] == pytest.approx(np.linalg.norm(step))
+    status = read_status(open_store(tmp_path))
+    assert status.round == 6
+    assert status.problems == ("node 10: no reply within the deadline",)
+
+
+def test_nothing_is_asked_before_the_first_round():
+    grid = App().grid()
+    tracking = Tracking(grid, tracker())
+    assert tracking(0, model()) is None
+    assert not grid.sent
+    assert tracking.tracker.round == 0
+
+
+def test_a_tracker_of_an_earlier_run_goes_on(capsys):
+    server, _ = expected(3, 5, grace=1)
+    grid = App().grid()
+    grid.offline.add(10)
+    tracking = Tracking(grid, Tracker.from_bytes(server.to_bytes()), train_config=ConfigRecord({"lr": 0.1}))
+    assert dict(tracking.train_config) == {"lr": 0.1, HELD_OUT: [RARE]}
+    assert tracking(1, model(6))["mpt-round"] == 6
+    assert np.array_equal(tracking.outcome.prototypes, expected(3, 6, grace=1)[1].prototypes)
+    grid.offline.clear()
+    tracking(2, model(7))
+    assert re.search("mpt: round 7: vehicle 10 .*returned", capsys.readouterr().err)
+    assert tracking.train_config[HELD_OUT] == []
+
+
+def test_from_a_loop_of_ones_own(tmp_path):
+    leave = tmp_path / "leave"
+    grid, server = App().grid(node_config={0: {"leave-file": str(leave)}}), tracker()
+    ask_statistics(grid, server, model(1), round=1)
+    ask_statistics(grid, server, model(2), round=2)
+    leave.write_text("asked\n")
+    outcome = ask_statistics(grid, server, model(3), round=3)
+    assert whats(outcome, "10") == ["departed", "deposited", "held-out"]
+    assert leave.read_text() == "answered\n"
+    with pytest.raises(FleetError, match="round 3 is closed"):
+        ask_statistics(grid, server, model(3), round=3)
+
+
+def test_what_goes_wrong_is_said_and_harms_only_its_vehicle():
+    user = App()
+    right = user.embed
+
+    def embed(arrays, context):
+        features, labels = right(arrays, context)
+        return (features[:, :3] if context.node_id == 11 else features), labels
+
+    user.embed = embed
+    del user.fleet.samples["c"]
+    grid, server = user.grid(), tracker()
+    grid.away.add(13)
+    outcome = ask_statistics(grid, server, model(1), deadline=0.01)
+    assert outcome.answered == ("10",)
+    assert whats(outcome, "11") == ["refused"]
+    assert [p.partition(":")[0] for p in outcome.problems] == ["node 12", "node 13", "vehicle 11"]
+    assert server.state.problems == outcome.problems
+
+
+def test_two_nodes_with_one_id_and_an_id_that_is_none():
+    user = App()
+    grid, server = user.grid(node_config={}), tracker()
+    grid.contexts[11].node_config["partition-id"] = 0
+    outcome = ask_statistics(grid, server, model(1), ids="partition")
+    assert outcome.answered == ("0", "2", "3")
+    assert outcome.problems == ("node 11: a second reply of vehicle 0",)
+    del grid.contexts[12].node_config["partition-id"]
+    grid.contexts[12].node_config["name"] = "x" * 2000
+    user.embed = lambda *_: (np.zeros((1, D)), [C - 1])
+    said = ask_statistics(grid, server, model(2), ids="partition").problems
+    assert any(problem.startswith("node 12: vehicle: 'xxx") for problem in said)
