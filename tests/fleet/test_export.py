@@ -205,8 +205,8 @@ def test_what_is_wrong_is_said_in_a_sentence(trained, tmp_path, monkeypatch):
 
 def test_from_the_checkpoint_of_the_server_app(tmp_path):
     pytest.importorskip("flwr", reason="the extra fleet is not installed")
-    from mpt.fleet.flower.config import AppConfig  # noqa: PLC0415
-    from mpt.fleet.flower.server_app import prepare, server_of  # noqa: PLC0415
+    from mpt.fleet.flower.config import AppConfig
+    from mpt.fleet.flower.server_app import prepare, server_of
 
     config = AppConfig(classes="a,b,c", image_size=32, channels=1, state=str(tmp_path))
     server = server_of(config, prepare(config), None)

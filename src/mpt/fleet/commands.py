@@ -112,7 +112,7 @@ def _print_status(found: Status) -> None:
     )
     for c in found.classes:
         share = f"{c.share:.0%}{' hangs on it' if c.hangs else ''}"
-        _add(classes, c.number, c.samples, share, c.holder or "", c.watched_since or "", *_tracking(c))
+        _add(classes, c.name, c.samples, share, c.holder or "", c.watched_since or "", *_tracking(c))
     _show(classes)
     if found.problems:
         problems = _table("problems of the last round", title=" ")

@@ -1,5 +1,7 @@
 """Where a fleet stands, from the last checkpoint of its server: as plain data, and as Prometheus text."""
 
+import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,7 +11,7 @@ from mpt.core import NearestClassMean, StatisticsError
 from mpt.fleet import state as states
 from mpt.fleet.roster import STATES, State
 from mpt.fleet.state import Tracked, TrackerState
-from mpt.fleet.store import TRACKER, Store, StoreError
+from mpt.fleet.store import TRACKER, Checkpoint, Store, StoreError
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class ClassStatus:
 
     Attributes:
         number: the class.
+        name: its name where the server knows it, else its number.
         samples: on all vehicles that have not departed, as each reported last.
         holder: the vehicle that holds most of it.
         share: how much of it.
@@ -71,6 +74,7 @@ class ClassStatus:
     """
 
     number: int
+    name: str
     samples: int
     holder: str | None
     share: float
@@ -106,11 +110,18 @@ def read_status(store: Store) -> Status:
     if TRACKER not in checkpoint.payload:
         parts = ", ".join(sorted(checkpoint.payload)) or "nothing"
         raise StoreError(f"store: round {checkpoint.round} has {parts}, should have {TRACKER!r}")
-    return status_of(states.from_bytes(checkpoint.payload[TRACKER]))
+    return status_of(states.from_bytes(checkpoint.payload[TRACKER]), _names(checkpoint))
 
 
-def status_of(state: TrackerState) -> Status:
-    """The status of a tracker's state."""
+def _names(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """The classes' names, where a server app has written them."""
+    key = json.loads(checkpoint.payload.get("key", b"{}"))
+    return tuple(map(str, key.get("class_names", ())))
+
+
+def status_of(state: TrackerState, names: Sequence[str] = ()) -> Status:
+    """The status of a tracker's state; `names` are those of its classes."""
+    known = names if len(names) == state.settings.num_classes else [str(c) for c in range(state.settings.num_classes)]
     spread, share = state.spread, state.settings.watch_share
     vehicles = [
         VehicleStatus(v, m.state, m.since, m.seen, int(state.counts[v].sum()) if v in state.counts else None)
@@ -119,6 +130,7 @@ def status_of(state: TrackerState) -> Status:
     classes = [
         ClassStatus(
             c,
+            known[c],
             int(spread.totals[c]),
             spread.holder(c),
             float(spread.largest[c]),
@@ -163,7 +175,7 @@ def prometheus(status: Status) -> str:
     states_of = [v.state for v in status.vehicles]
     tracked = [(c, c.tracked) for c in status.classes if c.tracked is not None]
     moved = [
-        ({"class": c.number, "metric": metric}, distance)
+        ({"class": c.name, "metric": metric}, distance)
         for c, t in tracked
         for metric, distance in (("euclidean", t.moved), ("mahalanobis", t.moved_mahalanobis))
         if distance is not None
@@ -185,22 +197,22 @@ def prometheus(status: Status) -> str:
             _gauge(
                 "class_samples",
                 "Samples of a class on vehicles that have not departed.",
-                [({"class": c.number}, c.samples) for c in status.classes],
+                [({"class": c.name}, c.samples) for c in status.classes],
             ),
             _gauge(
                 "class_largest_share",
                 "Largest share of a class that one vehicle holds.",
-                [({"class": c.number, "vehicle": c.holder}, c.share) for c in status.classes if c.holder is not None],
+                [({"class": c.name, "vehicle": c.holder}, c.share) for c in status.classes if c.holder is not None],
             ),
             _gauge(
                 "class_watched",
                 "Whether a class is watched.",
-                [({"class": c.number}, int(c.watched_since is not None)) for c in status.classes],
+                [({"class": c.name}, int(c.watched_since is not None)) for c in status.classes],
             ),
             _gauge(
                 "class_deposited_round",
                 "Round in which the deposit of a class was made.",
-                [({"class": c.number, "state": t.state}, t.since) for c, t in tracked],
+                [({"class": c.name, "state": t.state}, t.since) for c, t in tracked],
             ),
             _gauge("prototype_moved", "Distance of a tracked prototype from its deposit.", moved),
             _gauge("problems", "Problems in the last finished round.", [({}, len(status.problems))]),

@@ -117,3 +117,4 @@ def test_a_fleet_that_much_happens_to(tmp_path):
         assert "it goes on after this round" not in net.log("stranger")
         assert lines(story.state / "rounds.jsonl")[-1]["tracked"] == ["truck"]
     assert not net.processes
+    assert not net.left_over()

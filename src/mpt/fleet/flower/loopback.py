@@ -57,6 +57,11 @@ class Loopback:
     def __exit__(self, *_: object) -> None:
         for name in list(self.processes):
             self.stop(name)
+        until = time.monotonic() + 10
+        while (left := self.left_over()) and time.monotonic() < until:
+            for pid in left:
+                _signal(pid, signal.SIGKILL)
+            time.sleep(0.1)
         for log in self._logs:
             log.close()
 
@@ -120,14 +125,16 @@ class Loopback:
         if process is None:
             return
         for pid in family(process.pid):
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                continue
+            _signal(pid, number)
         try:
             process.wait(30)
         except subprocess.TimeoutExpired:
             process.kill()
+
+    def left_over(self) -> list[int]:
+        """What still runs of all that was started here: a client's process can outlive its SuperNode."""
+        mark = f"FLWR_HOME={self.folder / 'flower'}".encode()
+        return [pid for pid in _pids() if pid != os.getpid() and mark in _read(pid, "environ").split(b"\0")]
 
     def kill_server_app(self) -> None:
         """End the server's app, and nothing else, with SIGKILL."""
@@ -220,15 +227,12 @@ def _private(path: Path, data: bytes) -> None:
 
 
 def family(pid: int) -> list[int]:
-    """A process and all that descend from it, from /proc; children first."""
+    """A process and all that descend from it; children first."""
     parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            except (OSError, IndexError):
-                continue
-            parents.setdefault(int(fields[1]), []).append(int(entry.name))
+    for one in _pids():
+        fields = _read(one, "stat").rpartition(b")")[2].split()
+        if fields:
+            parents.setdefault(int(fields[1]), []).append(one)
     found, stack = [], [pid]
     while stack:
         one = stack.pop()
@@ -239,10 +243,26 @@ def family(pid: int) -> list[int]:
 
 def command_of(pid: int) -> str:
     """What a process was started with."""
+    return _read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace")
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _read(pid: int, name: str) -> bytes:
+    """From /proc; nothing where the process has ended or is another user's."""
     try:
-        return (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return (Path("/proc") / str(pid) / name).read_bytes()
     except OSError:
-        return ""
+        return b""
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
 
 
 def _toml(value: object) -> str:
