@@ -1,0 +1,344 @@
+"""A round on a CPU: ours beside Flower's Ray simulation and Apple's pfl, the same model, data and steps.
+
+    python benchmarks/simulators.py [--repeats 3] [--rounds 4] [--only ours flower pfl]      # in .venv-bench
+
+8 vehicles x 1,000 images of 32 x 32, cnn3, one epoch of batches of 64; then the statistics of the new model: every
+vehicle embeds its images and reports counts, sums and the scatter, the server merges. Every simulator runs in a process
+of its own, one after the other, `repeats` times over; the first round of a process is apart, the medians are over the
+others. What vehicles do in Flower and pfl is the plain way of torch (`mpt.learning.train` and `embed`, which take the
+steps that anybody would write); in "+ ours" they do it our way, so that what is left is the simulator itself.
+
+- flower: Ray, two workers with one CPU and one of torch's threads each; own loop that asks for replies every 5 ms, data
+  kept in the workers.
+- pfl: one process and torch's two threads, images normalised beforehand. pfl-2: two of its workers (torchrun, gloo)
+  with one thread each.
+"""
+
+import argparse
+import functools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+
+import numpy as np
+import torch
+
+from mpt.core import ClassStatistics
+from mpt.federation.request import StatisticsRequest
+from mpt.federation.trainers import fast_trainer
+from mpt.federation.trainings import Job, Samples, train_vehicle
+from mpt.learning import Classifier, RunningAverage, Settings, build, embed, normalise
+from mpt.learning.folded import FoldedEmbedder
+from mpt.learning.training import channels_last
+
+VEHICLES, IMAGES, SIDE, CLASSES = 8, 1000, 32, 10
+SETTINGS = Settings(epochs=1)
+REQUEST = StatisticsRequest(1, CLASSES, watched=(9,))
+SIMULATORS = ("ours", "flower", "flower + ours", "pfl", "pfl-2")
+State = Mapping[str, torch.Tensor]
+
+
+@functools.cache
+def samples(vehicle: int) -> Samples:
+    """Random images; the time does not depend on what is on them."""
+    rng = np.random.default_rng(vehicle)
+    images = rng.integers(0, 256, (IMAGES, 3, SIDE, SIDE), dtype=np.uint8)
+    return Samples(torch.from_numpy(images), torch.from_numpy(rng.integers(0, CLASSES, IMAGES)))
+
+
+def network() -> Classifier:
+    """The model that all start from."""
+    return build("cnn3", num_classes=CLASSES, in_channels=3, image_size=SIDE, seed=0)
+
+
+def job(start: State, vehicles: Mapping[int, Samples], number: int) -> Job:
+    """One round."""
+    return Job(dict(start), vehicles, SETTINGS, 0, number, False)
+
+
+class Clock:
+    """Seconds of every phase, those since the process was asked for, and a number that shows what was computed."""
+
+    def __init__(self) -> None:
+        self.rounds: list[dict[str, float]] = []
+        self.first = 0.0
+
+    def phase(self, name: str, work: Callable[[], object]) -> None:
+        """Time one phase; training begins a round."""
+        if name == "train":
+            self.rounds.append({})
+        start = time.perf_counter()
+        work()
+        self.rounds[-1][name] = time.perf_counter() - start
+        if not self.first:
+            self.first = time.time() - float(os.environ["BENCH_START"])
+
+    def report(self, state: State, merged: ClassStatistics) -> None:
+        """As one line of JSON."""
+        check = [float(state["head.weight"].double().norm()), float(np.trace(merged.scatter))]
+        print("RESULT " + json.dumps({"first": self.first, "rounds": self.rounds, "check": check}), flush=True)
+
+
+def ours(rounds: int) -> None:
+    """The fast engine's parts."""
+    clock, model = Clock(), network()
+    data = {v: samples(v) for v in range(VEHICLES)}
+    trainer = fast_trainer(model, SETTINGS)
+    state: State = model.state_dict()
+    merged = None
+
+    def train() -> None:
+        nonlocal state
+        state = trainer(model, [job(state, data, number)])[0]
+
+    def report() -> None:
+        nonlocal merged
+        model.load_state_dict(state)
+        embedder = FoldedEmbedder(model)
+        answers = (REQUEST.answer(embedder(s.images).double().numpy(), s.labels.numpy()) for s in data.values())
+        merged = ClassStatistics.merge(map(REQUEST.read, answers))
+
+    for number in range(1, rounds + 1):
+        clock.phase("train", train)
+        clock.phase("statistics", report)
+    clock.report(state, merged)
+
+
+def flower(rounds: int, fast: bool) -> None:
+    """Flower's Ray simulation; its clients are made by `flower_client`."""
+    from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict  # noqa: PLC0415
+    from flwr.serverapp import ServerApp  # noqa: PLC0415
+    from flwr.simulation import run_simulation  # noqa: PLC0415
+
+    server, clock, model = ServerApp(), Clock(), network()
+
+    @server.main()
+    def main(grid, context) -> None:
+        while len(nodes := list(grid.get_node_ids())) < VEHICLES:
+            time.sleep(0.005)
+        state: State = model.state_dict()
+        merged = None
+
+        def ask(kind: str, number: int) -> list:
+            content = {"model": ArrayRecord(dict(state)), "config": ConfigRecord({"round": number})}
+            asked = [Message(RecordDict(content), dst_node_id=node, message_type=kind) for node in nodes]
+            waiting, replies = set(grid.push_messages(asked)), []
+            while waiting:
+                new = list(grid.pull_messages(list(waiting)))
+                waiting -= {reply.metadata.reply_to_message_id for reply in new}
+                replies += new
+                time.sleep(0 if new else 0.005)
+            return [reply.content for reply in replies]
+
+        def train() -> None:
+            nonlocal state
+            running = RunningAverage(model)
+            for reply in ask("train", number):
+                running.add(reply["model"].to_torch_state_dict(), IMAGES)
+            state = running.state()
+
+        def report() -> None:
+            nonlocal merged
+            merged = ClassStatistics.merge(REQUEST.read(r["answer"]["bytes"]) for r in ask("query.statistics", number))
+
+        for number in range(1, rounds + 1):
+            clock.phase("train", train)
+            clock.phase("statistics", report)
+        clock.report(state, merged)
+
+    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 2}}
+    run_simulation(server, flower_client(fast), VEHICLES, backend_config=resources)
+
+
+def flower_client(fast: bool):
+    """What a vehicle does; the model and the data stay in the worker."""
+    from flwr.app import ArrayRecord, ConfigRecord, RecordDict  # noqa: PLC0415
+    from flwr.clientapp import ClientApp  # noqa: PLC0415
+
+    client = ClientApp()
+
+    @functools.cache
+    def model() -> Classifier:
+        torch.set_num_threads(1)
+        return channels_last(network()) if fast else network()
+
+    def read(message, context) -> tuple[State, int, int]:
+        state = message.content["model"].to_torch_state_dict()
+        return state, message.content["config"]["round"], int(context.node_config["partition-id"])
+
+    @client.train()
+    def train(message, context):
+        state, number, vehicle = read(message, context)
+        update = train_vehicle(model(), job(state, {vehicle: samples(vehicle)}, number), vehicle)
+        contiguous = {name: tensor.contiguous() for name, tensor in update.items()}
+        return message_reply(message, {"model": ArrayRecord(contiguous)})
+
+    @client.query("statistics")
+    def report(message, context):
+        state, _, vehicle = read(message, context)
+        model().load_state_dict(state)
+        mine = samples(vehicle)
+        features = FoldedEmbedder(model())(mine.images) if fast else embed(model(), mine.images)
+        answer = REQUEST.answer(features.double().numpy(), mine.labels.numpy())
+        return message_reply(message, {"answer": ConfigRecord({"bytes": answer})})
+
+    def message_reply(message, content):
+        from flwr.app import Message  # noqa: PLC0415
+
+        return Message(RecordDict(content), reply_to=message)
+
+    return client
+
+
+def pfl(rounds: int) -> None:
+    """pfl's FedAvg on its simulated backend, the statistics as an algorithm of their own, asked for in a callback."""
+    import asyncio  # noqa: PLC0415
+
+    from pfl.aggregate.simulate import SimulatedBackend  # noqa: PLC0415
+    from pfl.algorithm.base import FederatedAlgorithm, NNAlgorithmParams  # noqa: PLC0415
+    from pfl.algorithm.federated_averaging import FederatedAveraging  # noqa: PLC0415
+    from pfl.callback.base import TrainingProcessCallback  # noqa: PLC0415
+    from pfl.common_types import Population  # noqa: PLC0415
+    from pfl.context import CentralContext  # noqa: PLC0415
+    from pfl.data import Dataset, FederatedDataset  # noqa: PLC0415
+    from pfl.data.sampling import get_user_sampler  # noqa: PLC0415
+    from pfl.hyperparam import NNTrainHyperParams  # noqa: PLC0415
+    from pfl.metrics import Metrics  # noqa: PLC0415
+    from pfl.model.pytorch import PyTorchModel  # noqa: PLC0415
+    from pfl.stats import MappedVectorStatistics  # noqa: PLC0415
+
+    torch.set_num_threads(int(os.environ["BENCH_THREADS"]))
+    net, clock = network(), Clock()
+    net.loss = lambda inputs, labels: torch.nn.functional.cross_entropy(net.train()(inputs), labels)
+    net.metrics = lambda inputs, labels: {}
+    optimiser = functools.partial(torch.optim.SGD, momentum=SETTINGS.momentum, weight_decay=SETTINGS.weight_decay)
+    model = PyTorchModel(net, optimiser, torch.optim.SGD(net.parameters(), lr=1.0))
+
+    @functools.cache
+    def dataset(vehicle: int) -> Dataset:
+        mine = samples(vehicle)
+        return Dataset(raw_data=[normalise(mine.images), mine.labels], user_id=str(vehicle))
+
+    users = FederatedDataset(dataset, get_user_sampler("minimize_reuse", list(range(VEHICLES))))
+    backend = SimulatedBackend(training_data=users, val_data=users)
+    how = NNTrainHyperParams(local_num_epochs=1, local_learning_rate=SETTINGS.lr, local_batch_size=64)
+
+    class Report(FederatedAlgorithm):
+        def get_next_central_contexts(self, *args):
+            raise NotImplementedError
+
+        def process_aggregated_statistics(self, *args):
+            raise NotImplementedError
+
+        def simulate_one_user(self, model, user_dataset, central_context):
+            net.eval()
+            with torch.no_grad():
+                features = torch.cat([net.features(inputs) for inputs, _ in user_dataset.iter(64)])
+            labels = user_dataset.raw_data[1].numpy()
+            made = ClassStatistics.from_features(features.double().numpy(), labels, CLASSES, watched=(9,))
+            parts = {"counts": made.counts, "sums": made.sums, "squares": made.squares, "scatter": made.scatter}
+            tensors = {name: torch.from_numpy(np.array(part, dtype=np.float64)) for name, part in parts.items()}
+            return MappedVectorStatistics(tensors), Metrics()
+
+    class Ask(TrainingProcessCallback):
+        def __init__(self) -> None:
+            self.begun, self.merged = time.perf_counter(), {}
+
+        def report(self) -> None:
+            context = CentralContext(0, False, VEHICLES, Population.TRAIN, None, how.static_clone(), None, 0)
+            self.merged = asyncio.run(backend.async_gather_results(model, Report(), central_context=context))[0]
+
+        def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
+            clock.phase("train", lambda: None)
+            clock.rounds[-1]["train"] = time.perf_counter() - self.begun
+            clock.phase("statistics", self.report)
+            self.begun = time.perf_counter()
+            return False, Metrics()
+
+    ask = Ask()
+    params = NNAlgorithmParams(rounds, 10**6, VEHICLES, None)
+    FederatedAveraging().run(params, backend, model, how, callbacks=[ask], send_metrics_to_platform=False)
+    if os.environ.get("RANK", "0") == "0":
+        found = {name: part.numpy() for name, part in ask.merged.items()}
+        found["counts"] = found["counts"].astype(np.int64)
+        clock.report(net.state_dict(), ClassStatistics(**found, watched=(9,)))
+
+
+def spawn(name: str, rounds: int) -> dict:
+    """One simulator in a process of its own."""
+    threads = "1" if name == "pfl-2" else "2"
+    command = [sys.executable, __file__, "--worker", name, "--rounds", str(rounds)]
+    if name == "pfl-2":
+        torchrun = Path(sys.executable).parent / "torchrun"
+        command = [str(torchrun), "--nproc-per-node", "2", *command[1:]]
+    with tempfile.TemporaryDirectory() as home:
+        where = {"FLWR_HOME": home, "BENCH_START": str(time.time()), "BENCH_THREADS": threads}
+        done = subprocess.run(command, env=os.environ | where, capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    if done.returncode or not lines:
+        raise SystemExit(f"{name}: {done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+    result: dict = json.loads(lines[-1].removeprefix("RESULT "))
+    return result
+
+
+def work(name: str, rounds: int) -> None:
+    """In the process of one simulator."""
+    if name == "ours":
+        ours(rounds)
+    elif name.startswith("flower"):
+        flower(rounds, fast=name.endswith("ours"))
+    else:
+        pfl(rounds)
+
+
+def table(found: dict[str, list[dict]]) -> None:
+    """Medians over the rounds after the first of all processes, and the ratios."""
+    middle: dict[str, dict[str, float]] = {}
+    print("\n                 train     statistics   first round after start   of that not training   |head|, tr(scatter)")
+    for name, runs in found.items():
+        later = [r for run in runs for r in run["rounds"][1:]]
+        middle[name] = {phase: statistics.median(r[phase] for r in later) for phase in ("train", "statistics")}
+        first = statistics.median(run["first"] for run in runs)
+        train, report = middle[name]["train"], middle[name]["statistics"]
+        head, trace = runs[-1]["check"]
+        print(
+            f"{name:14s} {train:6.2f} s {report:10.2f} s {first:21.2f} s {first - train:21.2f} s       "
+            f"{head:.5f} {trace:.4g}"
+        )
+    print()
+    for name in found:
+        if name != "ours" and "ours" in found:
+            ratios = [f"{phase} {middle[name][phase] / middle['ours'][phase]:.2f}x" for phase in middle[name]]
+            print(f"{name} / ours: {', '.join(ratios)}")
+
+
+def main() -> None:
+    """Run all, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--only", nargs="+", choices=SIMULATORS, default=SIMULATORS)
+    parser.add_argument("--worker", choices=SIMULATORS)
+    args = parser.parse_args()
+    if args.worker:
+        work(args.worker, args.rounds)
+        return
+    found: dict[str, list[dict]] = {name: [] for name in args.only}
+    for _ in range(args.repeats):
+        for name, runs in found.items():
+            runs.append(spawn(name, args.rounds))
+            later = runs[-1]["rounds"][1:]
+            print(f"{name:14s}", *(f"{r['train']:.2f}+{r['statistics']:.2f}" for r in later), "s", flush=True)
+    table(found)
+
+
+if __name__ == "__main__":
+    main()
