@@ -26,12 +26,17 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+os.environ |= {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
 
 import numpy as np
 import torch
 
 from mpt.core import ClassStatistics
+from mpt.federation.background import few_threads
 from mpt.federation.request import StatisticsRequest
 from mpt.federation.trainers import fast_trainer
 from mpt.federation.trainings import Job, Samples, train_vehicle
@@ -64,6 +69,23 @@ def job(start: State, vehicles: Mapping[int, Samples], number: int) -> Job:
     return Job(dict(start), vehicles, SETTINGS, 0, number, False)
 
 
+def tree_seconds() -> float:
+    """Core seconds that this simulator has used so far, all its processes together."""
+    root = os.getppid() if "RANK" in os.environ else os.getpid()
+    parents, used = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(folder.name)], used[int(folder.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+
+    def mine(process: int) -> bool:
+        return process == root or (process in parents and mine(parents[process]))
+
+    return sum(used[process] for process in used if mine(process)) / os.sysconf("SC_CLK_TCK")
+
+
 class Clock:
     """Seconds of every phase, those since the process was asked for, and a number that shows what was computed."""
 
@@ -71,13 +93,14 @@ class Clock:
         self.rounds: list[dict[str, float]] = []
         self.first = 0.0
 
-    def phase(self, name: str, work: Callable[[], object]) -> None:
-        """Time one phase; training begins a round."""
+    def phase(self, name: str, work: Callable[[int], object]) -> None:
+        """Time one phase, which gets the round's number; training begins a round."""
         if name == "train":
             self.rounds.append({})
-        start = time.perf_counter()
-        work()
+        worked, start = tree_seconds(), time.perf_counter()
+        work(len(self.rounds))
         self.rounds[-1][name] = time.perf_counter() - start
+        self.rounds[-1][f"{name} cores"] = tree_seconds() - worked
         if not self.first:
             self.first = time.time() - float(os.environ["BENCH_START"])
 
@@ -95,18 +118,19 @@ def ours(rounds: int) -> None:
     state: State = model.state_dict()
     merged = None
 
-    def train() -> None:
+    def train(number: int) -> None:
         nonlocal state
         state = trainer(model, [job(state, data, number)])[0]
 
-    def report() -> None:
+    def report(_: int) -> None:
         nonlocal merged
         model.load_state_dict(state)
         embedder = FoldedEmbedder(model)
-        answers = (REQUEST.answer(embedder(s.images).double().numpy(), s.labels.numpy()) for s in data.values())
-        merged = ClassStatistics.merge(map(REQUEST.read, answers))
+        with few_threads(model.dim):
+            answers = (REQUEST.answer(embedder(s.images).double().numpy(), s.labels.numpy()) for s in data.values())
+            merged = ClassStatistics.merge(map(REQUEST.read, answers))
 
-    for number in range(1, rounds + 1):
+    for _ in range(rounds):
         clock.phase("train", train)
         clock.phase("statistics", report)
     clock.report(state, merged)
@@ -117,6 +141,7 @@ def flower(rounds: int, fast: bool) -> None:
     from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict  # noqa: PLC0415
     from flwr.serverapp import ServerApp  # noqa: PLC0415
     from flwr.simulation import run_simulation  # noqa: PLC0415
+    from simulators import flower_client  # noqa: PLC0415 - so that workers find what it needs by name
 
     server, clock, model = ServerApp(), Clock(), network()
 
@@ -136,20 +161,23 @@ def flower(rounds: int, fast: bool) -> None:
                 waiting -= {reply.metadata.reply_to_message_id for reply in new}
                 replies += new
                 time.sleep(0 if new else 0.005)
+            failed = [reply.error for reply in replies if reply.has_error()]
+            if failed:
+                raise RuntimeError(failed)
             return [reply.content for reply in replies]
 
-        def train() -> None:
+        def train(number: int) -> None:
             nonlocal state
             running = RunningAverage(model)
             for reply in ask("train", number):
                 running.add(reply["model"].to_torch_state_dict(), IMAGES)
             state = running.state()
 
-        def report() -> None:
+        def report(number: int) -> None:
             nonlocal merged
             merged = ClassStatistics.merge(REQUEST.read(r["answer"]["bytes"]) for r in ask("query.statistics", number))
 
-        for number in range(1, rounds + 1):
+        for _ in range(rounds):
             clock.phase("train", train)
             clock.phase("statistics", report)
         clock.report(state, merged)
@@ -158,17 +186,19 @@ def flower(rounds: int, fast: bool) -> None:
     run_simulation(server, flower_client(fast), VEHICLES, backend_config=resources)
 
 
+@functools.cache
+def client_model(fast: bool) -> Classifier:
+    """In one of Flower's workers: the model that is loaded for every message."""
+    torch.set_num_threads(1)
+    return channels_last(network()) if fast else network()
+
+
 def flower_client(fast: bool):
     """What a vehicle does; the model and the data stay in the worker."""
-    from flwr.app import ArrayRecord, ConfigRecord, RecordDict  # noqa: PLC0415
+    from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict  # noqa: PLC0415
     from flwr.clientapp import ClientApp  # noqa: PLC0415
 
     client = ClientApp()
-
-    @functools.cache
-    def model() -> Classifier:
-        torch.set_num_threads(1)
-        return channels_last(network()) if fast else network()
 
     def read(message, context) -> tuple[State, int, int]:
         state = message.content["model"].to_torch_state_dict()
@@ -177,23 +207,18 @@ def flower_client(fast: bool):
     @client.train()
     def train(message, context):
         state, number, vehicle = read(message, context)
-        update = train_vehicle(model(), job(state, {vehicle: samples(vehicle)}, number), vehicle)
+        update = train_vehicle(client_model(fast), job(state, {vehicle: samples(vehicle)}, number), vehicle)
         contiguous = {name: tensor.contiguous() for name, tensor in update.items()}
-        return message_reply(message, {"model": ArrayRecord(contiguous)})
+        return Message(RecordDict({"model": ArrayRecord(contiguous)}), reply_to=message)
 
     @client.query("statistics")
     def report(message, context):
         state, _, vehicle = read(message, context)
-        model().load_state_dict(state)
-        mine = samples(vehicle)
-        features = FoldedEmbedder(model())(mine.images) if fast else embed(model(), mine.images)
+        model, mine = client_model(fast), samples(vehicle)
+        model.load_state_dict(state)
+        features = FoldedEmbedder(model)(mine.images) if fast else embed(model, mine.images)
         answer = REQUEST.answer(features.double().numpy(), mine.labels.numpy())
-        return message_reply(message, {"answer": ConfigRecord({"bytes": answer})})
-
-    def message_reply(message, content):
-        from flwr.app import Message  # noqa: PLC0415
-
-        return Message(RecordDict(content), reply_to=message)
+        return Message(RecordDict({"answer": ConfigRecord({"bytes": answer})}), reply_to=message)
 
     return client
 
@@ -208,13 +233,15 @@ def pfl(rounds: int) -> None:
     from pfl.callback.base import TrainingProcessCallback  # noqa: PLC0415
     from pfl.common_types import Population  # noqa: PLC0415
     from pfl.context import CentralContext  # noqa: PLC0415
-    from pfl.data import Dataset, FederatedDataset  # noqa: PLC0415
+    from pfl.data.dataset import Dataset  # noqa: PLC0415
+    from pfl.data.federated_dataset import FederatedDataset  # noqa: PLC0415
     from pfl.data.sampling import get_user_sampler  # noqa: PLC0415
     from pfl.hyperparam import NNTrainHyperParams  # noqa: PLC0415
     from pfl.metrics import Metrics  # noqa: PLC0415
     from pfl.model.pytorch import PyTorchModel  # noqa: PLC0415
     from pfl.stats import MappedVectorStatistics  # noqa: PLC0415
 
+    asyncio.set_event_loop(asyncio.new_event_loop())
     torch.set_num_threads(int(os.environ["BENCH_THREADS"]))
     net, clock = network(), Clock()
     net.loss = lambda inputs, labels: torch.nn.functional.cross_entropy(net.train()(inputs), labels)
@@ -250,17 +277,21 @@ def pfl(rounds: int) -> None:
 
     class Ask(TrainingProcessCallback):
         def __init__(self) -> None:
-            self.begun, self.merged = time.perf_counter(), {}
+            self.begun, self.worked, self.merged = time.perf_counter(), tree_seconds(), {}
 
-        def report(self) -> None:
+        def report(self, _: int) -> None:
             context = CentralContext(0, False, VEHICLES, Population.TRAIN, None, how.static_clone(), None, 0)
-            self.merged = asyncio.run(backend.async_gather_results(model, Report(), central_context=context))[0]
+            loop = asyncio.get_event_loop()
+            self.merged = loop.run_until_complete(
+                backend.async_gather_results(model, Report(), central_context=context)
+            )[0]
 
         def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
-            clock.phase("train", lambda: None)
-            clock.rounds[-1]["train"] = time.perf_counter() - self.begun
+            took, worked = time.perf_counter() - self.begun, tree_seconds() - self.worked
+            clock.phase("train", lambda _: None)
+            clock.rounds[-1] |= {"train": took, "train cores": worked}
             clock.phase("statistics", self.report)
-            self.begun = time.perf_counter()
+            self.begun, self.worked = time.perf_counter(), tree_seconds()
             return False, Metrics()
 
     ask = Ask()
@@ -272,8 +303,23 @@ def pfl(rounds: int) -> None:
         clock.report(net.state_dict(), ClassStatistics(**found, watched=(9,)))
 
 
-def spawn(name: str, rounds: int) -> dict:
-    """One simulator in a process of its own."""
+def busy(seconds: float) -> float:
+    """How many cores were at work meanwhile."""
+    before = os.times().elapsed, _worked()
+    time.sleep(seconds)
+    return (_worked() - before[1]) / (os.times().elapsed - before[0])
+
+
+def _worked() -> float:
+    fields = [int(x) for x in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
+    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def spawn(name: str, rounds: int, patience: float = 45) -> dict:
+    """One simulator in a process of its own, begun when nothing else has been at work for two seconds."""
+    until = time.time() + patience
+    while busy(2) > 0.3 and time.time() < until:
+        pass
     threads = "1" if name == "pfl-2" else "2"
     command = [sys.executable, __file__, "--worker", name, "--rounds", str(rounds)]
     if name == "pfl-2":
@@ -281,6 +327,7 @@ def spawn(name: str, rounds: int) -> dict:
         command = [str(torchrun), "--nproc-per-node", "2", *command[1:]]
     with tempfile.TemporaryDirectory() as home:
         where = {"FLWR_HOME": home, "BENCH_START": str(time.time()), "BENCH_THREADS": threads}
+        where["PYTHONPATH"] = str(Path(__file__).parent)
         done = subprocess.run(command, env=os.environ | where, capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     if done.returncode or not lines:
@@ -300,24 +347,26 @@ def work(name: str, rounds: int) -> None:
 
 
 def table(found: dict[str, list[dict]]) -> None:
-    """Medians over the rounds after the first of all processes, and the ratios."""
+    """Over the rounds after the first of all processes: wall-clock time, and core seconds, which suffer less from what
+    else goes on.
+    """
     middle: dict[str, dict[str, float]] = {}
-    print("\n                 train     statistics   first round after start   of that not training   |head|, tr(scatter)")
+    phases = ("train", "statistics", "train cores", "statistics cores")
+    print("\n                 train  statistics   core seconds of both   first round   without training   check")
     for name, runs in found.items():
         later = [r for run in runs for r in run["rounds"][1:]]
-        middle[name] = {phase: statistics.median(r[phase] for r in later) for phase in ("train", "statistics")}
+        middle[name] = {phase: statistics.median(r[phase] for r in later) for phase in phases}
+        train, report, *cores = middle[name].values()
         first = statistics.median(run["first"] for run in runs)
-        train, report = middle[name]["train"], middle[name]["statistics"]
+        beside = statistics.median(run["first"] - run["rounds"][0]["train"] for run in runs)
         head, trace = runs[-1]["check"]
         print(
-            f"{name:14s} {train:6.2f} s {report:10.2f} s {first:21.2f} s {first - train:21.2f} s       "
-            f"{head:.5f} {trace:.4g}"
+            f"{name:14s} {train:6.2f} s {report:9.2f} s {cores[0]:12.2f} {cores[1]:6.2f} s {first:13.2f} s "
+            f"{beside:16.2f} s   {head:.5f} {trace:.4g}"
         )
-    print()
     for name in found:
-        if name != "ours" and "ours" in found:
-            ratios = [f"{phase} {middle[name][phase] / middle['ours'][phase]:.2f}x" for phase in middle[name]]
-            print(f"{name} / ours: {', '.join(ratios)}")
+        ratios = [f"{phase} {middle[name][phase] / middle['ours'][phase]:.2f}x" for phase in phases]
+        print(f"{name} / ours: {', '.join(ratios)}")
 
 
 def main() -> None:
@@ -325,13 +374,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--only", nargs="+", choices=SIMULATORS, default=SIMULATORS)
+    parser.add_argument("--only", nargs="+", choices=SIMULATORS[1:], default=SIMULATORS[1:])
     parser.add_argument("--worker", choices=SIMULATORS)
     args = parser.parse_args()
     if args.worker:
         work(args.worker, args.rounds)
         return
-    found: dict[str, list[dict]] = {name: [] for name in args.only}
+    found: dict[str, list[dict]] = {name: [] for name in ("ours", *args.only)}
     for _ in range(args.repeats):
         for name, runs in found.items():
             runs.append(spawn(name, args.rounds))
