@@ -6,8 +6,8 @@ The paper's scenario on `road`: 8 vehicles, one of which has left, about 1,000 i
 local training and averaging. A method adds the forward pass in which vehicles re-embed their images with the new model,
 the statistics that they make of the features and send, and the server's work: reading, merging, reconstructing. All of
 it is done by one machine, vehicles included. One epoch is trained and counted five times; what a method adds is
-measured in the same round, interleaved, median of the repeats. "Without re-embedding" is for vehicles that have the features
-anyway, from an evaluation say.
+measured in the same round, interleaved, median of the repeats. "Without re-embedding" is for vehicles that have the
+features anyway, from an evaluation say.
 """
 
 import argparse
