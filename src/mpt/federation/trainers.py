@@ -22,7 +22,7 @@ from mpt.learning.losses import calibration
 from mpt.learning.randomness import isolated
 from mpt.learning.stacked.layout import CHANNELS, Layout
 from mpt.learning.stacked.schedule import draw
-from mpt.learning.threads import side_by_side
+from mpt.learning.threads import at_once, side_by_side
 from mpt.learning.training import channels_last
 
 MOST_CLASSES, MOST_BATCH = 128, 256
@@ -67,8 +67,7 @@ def train_channels_last(model: Classifier, jobs: Sequence[Job]) -> list[dict[str
 def train_side_by_side(model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
     """`train_channels_last` with several vehicles at once, where the model draws no random numbers."""
     work = [(j, v) for j, job in enumerate(jobs) for v, s in sorted(job.vehicles.items()) if len(s.labels)]
-    most = max(1, min(len(work), torch.get_num_threads()))
-    models = [channels_last(copy.deepcopy(model)) for _ in range(most)]
+    models = [channels_last(copy.deepcopy(model)) for _ in range(at_once(len(work)))]
     averages = [RunningAverage(model) for _ in jobs]
 
     def update(mine: Classifier, item: tuple[int, int]) -> dict[str, Tensor]:

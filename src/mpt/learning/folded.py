@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from mpt.learning.backbones.classifier import Classifier
-from mpt.learning.threads import side_by_side
+from mpt.learning.threads import MOST, at_once, side_by_side
 from mpt.learning.training import channels_last, check_images, embed, embed_batch
 
 
@@ -16,7 +16,7 @@ class FoldedEmbedder:
     """What `embed` gives to rounding, of one model that may change afterwards; it draws no random numbers."""
 
     def __init__(self, model: Classifier) -> None:
-        self.models = [folded(model) for _ in range(torch.get_num_threads())]
+        self.models = [folded(model) for _ in range(at_once(MOST))]
 
     def __call__(self, images: Tensor) -> Tensor:
         """The features (N, d) of uint8 images (N, C, H, W)."""

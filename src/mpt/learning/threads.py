@@ -13,6 +13,15 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+MOST = 8
+"""Pieces of work at once: each needs memory for a model and a batch's maps; more cores share the work of one."""
+
+
+def at_once(items: int) -> int:
+    """How many of so many pieces of work to do at once."""
+    return max(1, min(items, torch.get_num_threads(), MOST))
+
+
 def side_by_side(
     work: Callable[[Tool, Item], Result], tools: Sequence[Tool], items: Sequence[Item]
 ) -> Iterator[Result]:
