@@ -1,15 +1,18 @@
 """A round on a CPU: ours beside Flower's Ray simulation and Apple's pfl, the same model, data and steps.
 
-    python benchmarks/simulators.py [--repeats 3] [--rounds 4] [--only ours flower pfl]      # in .venv-bench
+    python benchmarks/simulators.py [--rounds 6] [--only flower pfl]      # in .venv-bench, which `make` makes
 
 8 vehicles x 1,000 images of 32 x 32, cnn3, one epoch of batches of 64; then the statistics of the new model: every
-vehicle embeds its images and reports counts, sums and the scatter, the server merges. Every simulator runs in a process
-of its own, one after the other, `repeats` times over; the first round of a process is apart, the medians are over the
-others. What vehicles do in Flower and pfl is the plain way of torch (`mpt.learning.train` and `embed`, which take the
-steps that anybody would write); in "+ ours" they do it our way, so that what is left is the simulator itself.
+vehicle embeds its images and reports counts, sums and the scatter, the server merges. Every simulator has a process of
+its own; they take turns round by round, so that what else the machine does befalls all alike. The first round of a
+process is apart; ratios are medians over the others, of wall-clock time and of core seconds (all processes of a
+simulator together). What vehicles do in Flower and pfl is the plain way of torch (`mpt.learning.train` and `embed`,
+which take the steps that anybody would write); in "flower + ours" they do it our way, so that what is left is the
+simulator itself. The check is the same number where the same was computed; pfl draws other orders and does not average
+BatchNorm's statistics.
 
 - flower: Ray, two workers with one CPU and one of torch's threads each; own loop that asks for replies every 5 ms, data
-  kept in the workers.
+  and model kept in the workers.
 - pfl: one process and torch's two threads, images normalised beforehand. pfl-2: two of its workers (torchrun, gloo)
   with one thread each.
 """
@@ -96,6 +99,7 @@ class Clock:
     def phase(self, name: str, work: Callable[[int], object]) -> None:
         """Time one phase, which gets the round's number; training begins a round."""
         if name == "train":
+            self.turn()
             self.rounds.append({})
         worked, start = tree_seconds(), time.perf_counter()
         work(len(self.rounds))
@@ -104,10 +108,19 @@ class Clock:
         if not self.first:
             self.first = time.time() - float(os.environ["BENCH_START"])
 
+    def turn(self) -> None:
+        """Say how the last round went and wait for the next; before the first round nobody waits."""
+        if self.rounds and os.environ.get("RANK", "0") == "0":
+            print("ROUND " + json.dumps(self.rounds[-1]), flush=True)
+            sys.stdin.readline()
+        if self.rounds and "RANK" in os.environ:
+            torch.distributed.barrier()
+
     def report(self, state: State, merged: ClassStatistics) -> None:
         """As one line of JSON."""
         check = [float(state["head.weight"].double().norm()), float(np.trace(merged.scatter))]
         print("RESULT " + json.dumps({"first": self.first, "rounds": self.rounds, "check": check}), flush=True)
+        sys.stdin.readline()
 
 
 def ours(rounds: int) -> None:
@@ -288,9 +301,11 @@ def pfl(rounds: int) -> None:
 
         def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
             took, worked = time.perf_counter() - self.begun, tree_seconds() - self.worked
-            clock.phase("train", lambda _: None)
-            clock.rounds[-1] |= {"train": took, "train cores": worked}
+            clock.rounds.append({"train": took, "train cores": worked})
+            clock.first = clock.first or time.time() - float(os.environ["BENCH_START"])
             clock.phase("statistics", self.report)
+            if central_iteration < rounds - 1:
+                clock.turn()
             self.begun, self.worked = time.perf_counter(), tree_seconds()
             return False, Metrics()
 
@@ -303,37 +318,60 @@ def pfl(rounds: int) -> None:
         clock.report(net.state_dict(), ClassStatistics(**found, watched=(9,)))
 
 
-def busy(seconds: float) -> float:
-    """How many cores were at work meanwhile."""
-    before = os.times().elapsed, _worked()
-    time.sleep(seconds)
-    return (_worked() - before[1]) / (os.times().elapsed - before[0])
+class Process:
+    """One simulator in a process of its own, which does a round when told to."""
+
+    def __init__(self, name: str, rounds: int, folder: Path) -> None:
+        command = [sys.executable, __file__, "--worker", name, "--rounds", str(rounds)]
+        if name == "pfl-2":
+            command = [str(Path(sys.executable).parent / "torchrun"), "--nproc-per-node", "2", *command[1:]]
+        where = {"BENCH_START": str(time.time()), "BENCH_THREADS": "1" if name == "pfl-2" else "2"}
+        where |= {"PYTHONPATH": str(Path(__file__).parent), "FLWR_HOME": str(folder)}
+        self.name, self.errors = name, folder / f"{name}.txt"
+        pipe = subprocess.PIPE
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                command, env=os.environ | where, stdin=pipe, stdout=pipe, stderr=errors, text=True
+            )
+
+    def wait(self) -> dict:
+        """Until the round is done: its times, and after the last one everything."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith(("ROUND ", "RESULT ")):
+                found: dict = json.loads(line.partition(" ")[2])
+                return found
+        raise SystemExit(f"{self.name}: {self.errors.read_text()[-4000:]}")
+
+    def go(self) -> None:
+        """Let it do the next round, or end."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
 
 
-def _worked() -> float:
-    fields = [int(x) for x in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
-    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+def take_turns(names: list[str], rounds: int) -> dict[str, dict]:
+    """All simulators side by side, each idle while another one does a round; the first round of each at its start."""
+    with tempfile.TemporaryDirectory() as folder:
+        processes, found = [], {}
+        for name in names:
+            processes.append(Process(name, rounds, Path(folder)))
+            show(name, processes[-1].wait())
+        for number in range(2, rounds + 1):
+            for process in processes:
+                process.go()
+                seen = process.wait()
+                show(process.name, seen if number < rounds else seen["rounds"][-1])
+                found[process.name] = seen
+        for process in processes:
+            process.go()
+            process.process.wait(60)
+    return found
 
 
-def spawn(name: str, rounds: int, patience: float = 45) -> dict:
-    """One simulator in a process of its own, begun when nothing else has been at work for two seconds."""
-    until = time.time() + patience
-    while busy(2) > 0.3 and time.time() < until:
-        pass
-    threads = "1" if name == "pfl-2" else "2"
-    command = [sys.executable, __file__, "--worker", name, "--rounds", str(rounds)]
-    if name == "pfl-2":
-        torchrun = Path(sys.executable).parent / "torchrun"
-        command = [str(torchrun), "--nproc-per-node", "2", *command[1:]]
-    with tempfile.TemporaryDirectory() as home:
-        where = {"FLWR_HOME": home, "BENCH_START": str(time.time()), "BENCH_THREADS": threads}
-        where["PYTHONPATH"] = str(Path(__file__).parent)
-        done = subprocess.run(command, env=os.environ | where, capture_output=True, text=True, check=False)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    if done.returncode or not lines:
-        raise SystemExit(f"{name}: {done.stdout[-2000:]}\n{done.stderr[-4000:]}")
-    result: dict = json.loads(lines[-1].removeprefix("RESULT "))
-    return result
+def show(name: str, seconds: dict[str, float]) -> None:
+    """One line a round."""
+    print(f"{name:14s}", *(f"{phase} {took:.2f} s" for phase, took in seconds.items()), sep="  ", flush=True)
 
 
 def work(name: str, rounds: int) -> None:
@@ -346,47 +384,35 @@ def work(name: str, rounds: int) -> None:
         pfl(rounds)
 
 
-def table(found: dict[str, list[dict]]) -> None:
-    """Over the rounds after the first of all processes: wall-clock time, and core seconds, which suffer less from what
-    else goes on.
-    """
-    middle: dict[str, dict[str, float]] = {}
+def table(found: dict[str, dict]) -> None:
+    """Medians over the rounds after the first: wall-clock time, core seconds, and each round's ratio to ours."""
     phases = ("train", "statistics", "train cores", "statistics cores")
     print("\n                 train  statistics   core seconds of both   first round   without training   check")
-    for name, runs in found.items():
-        later = [r for run in runs for r in run["rounds"][1:]]
-        middle[name] = {phase: statistics.median(r[phase] for r in later) for phase in phases}
-        train, report, *cores = middle[name].values()
-        first = statistics.median(run["first"] for run in runs)
-        beside = statistics.median(run["first"] - run["rounds"][0]["train"] for run in runs)
-        head, trace = runs[-1]["check"]
+    for name, run in found.items():
+        train, report, *cores = (statistics.median(r[phase] for r in run["rounds"][1:]) for phase in phases)
+        beside = run["first"] - run["rounds"][0]["train"]
+        head, trace = run["check"]
         print(
-            f"{name:14s} {train:6.2f} s {report:9.2f} s {cores[0]:12.2f} {cores[1]:6.2f} s {first:13.2f} s "
+            f"{name:14s} {train:6.2f} s {report:9.2f} s {cores[0]:12.2f} {cores[1]:6.2f} s {run['first']:13.2f} s "
             f"{beside:16.2f} s   {head:.5f} {trace:.4g}"
         )
-    for name in found:
-        ratios = [f"{phase} {middle[name][phase] / middle['ours'][phase]:.2f}x" for phase in phases]
-        print(f"{name} / ours: {', '.join(ratios)}")
+    for name, run in found.items():
+        pairs = list(zip(run["rounds"][1:], found["ours"]["rounds"][1:], strict=True))
+        ratios = {phase: statistics.median(their[phase] / our[phase] for their, our in pairs) for phase in phases}
+        print(f"{name} / ours:", ", ".join(f"{phase} {ratio:.2f}x" for phase, ratio in ratios.items()))
 
 
 def main() -> None:
     """Run all, print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--only", nargs="+", choices=SIMULATORS[1:], default=SIMULATORS[1:])
     parser.add_argument("--worker", choices=SIMULATORS)
     args = parser.parse_args()
     if args.worker:
         work(args.worker, args.rounds)
         return
-    found: dict[str, list[dict]] = {name: [] for name in ("ours", *args.only)}
-    for _ in range(args.repeats):
-        for name, runs in found.items():
-            runs.append(spawn(name, args.rounds))
-            later = runs[-1]["rounds"][1:]
-            print(f"{name:14s}", *(f"{r['train']:.2f}+{r['statistics']:.2f}" for r in later), "s", flush=True)
-    table(found)
+    table(take_turns(["ours", *args.only], args.rounds))
 
 
 if __name__ == "__main__":
