@@ -2,14 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo tour test quick lint bench clean
+.PHONY: help demo tour test quick lint bench bench-simulators bench-cpu clean
 
 help:
 	@echo "make demo    a federation that a vehicle leaves: every method's F1, and a report; about two minutes"
 	@echo "make tour    one departure with plain arrays, printed step by step"
 	@echo "make test    all tests            make quick   without the slow ones"
 	@echo "make lint    ruff and mypy        make bench   the benchmarks of benchmarks/"
-	@echo "make clean   remove .venv and caches"
+	@echo "make bench-cpu           what MPT adds to a round, and how it grows; about ten minutes"
+	@echo "make bench-simulators    a round beside Flower's and pfl's, in .venv-bench; about ten minutes"
+	@echo "make clean   remove .venv, .venv-bench and caches"
 
 # Runs anew every time. Without --overwrite, what runs/demo holds of these settings would be gone on from or shown.
 demo: .venv/ready
@@ -35,6 +37,19 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/merging.py
 	$(BIN)/python benchmarks/road.py
 
+bench-cpu: .venv/ready
+	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/scaling.py
+
+bench-simulators: .venv-bench/ready
+	.venv-bench/bin/python benchmarks/simulators.py
+
+.venv-bench/ready: pyproject.toml constraints.txt
+	'$(PYTHON)' -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  -e ".[fleet-sim]" "pfl[pytorch]==0.6.0"
+	@touch $@
+
 .venv/ready: pyproject.toml constraints.txt
 	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "'$(PYTHON)' is no Python 3.11 or newer; name one: make PYTHON=/path/to/python3 $(MAKECMDGOALS)"; exit 1; }
@@ -43,4 +58,4 @@ bench: .venv/ready
 	@touch $@
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	rm -rf .venv .venv-bench .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

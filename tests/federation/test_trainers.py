@@ -13,6 +13,7 @@ from mpt.federation.trainers import (
     fast_trainer,
     stackable,
     train_channels_last,
+    train_side_by_side,
 )
 from mpt.federation.trainings import Job, Samples, train_plain
 from mpt.learning import LearningError, Settings, build
@@ -99,11 +100,12 @@ def test_stacked_refuses_jobs_that_differ_in_settings():
         StackedTrainer("float32")(made, work)
 
 
-def test_channels_last_gives_the_same_models_after_two_rounds():
+@pytest.mark.parametrize("fast", [train_channels_last, train_side_by_side])
+def test_on_a_cpu_the_models_are_the_same_after_two_rounds(fast):
     made, settings = model(), Settings(epochs=1, batch_size=8, lr=0.05)
     start = {name: tensor.clone() for name, tensor in made.state_dict().items()}
     ended = {}
-    for trainer in (train_plain, train_channels_last):
+    for trainer in (train_plain, fast):
         states = [start, start]
         for number in (1, 2):
             work = [
@@ -112,15 +114,41 @@ def test_channels_last_gives_the_same_models_after_two_rounds():
             ]
             states = trainer(made, work)
         ended[trainer] = states
-    for left, right in zip(ended[train_channels_last], ended[train_plain], strict=True):
+    for left, right in zip(ended[fast], ended[train_plain], strict=True):
         assert furthest(left, right, start) < 1e-4
         assert all(tensor.is_contiguous() for tensor in left.values())
+
+
+def test_side_by_side_repeats_bitwise_and_leaves_torch_as_it_was():
+    made, settings = model(), Settings(epochs=1, batch_size=8, lr=0.05)
+    start = {name: tensor.clone() for name, tensor in made.state_dict().items()}
+    threads, drawn = torch.get_num_threads(), torch.get_rng_state()
+    states = [train_side_by_side(made, jobs(start, settings)) for _ in range(3)]
+    assert torch.get_num_threads() == threads
+    assert torch.equal(torch.get_rng_state(), drawn)
+    for again in states[1:]:
+        assert all(torch.equal(a[k], b[k]) for a, b in zip(states[0], again, strict=True) for k in a)
+    assert all(torch.equal(start[k], tensor) for k, tensor in made.state_dict().items())
+
+
+def test_a_model_with_dropout_is_not_trained_side_by_side():
+    torch.manual_seed(0)
+    backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(3 * SIDE**2, 16))
+    noisy = Classifier(backbone, 16, num_classes=CLASSES, in_channels=3, image_size=SIDE)
+    assert fast_trainer(noisy, Settings()) is train_channels_last
+
+
+def test_side_by_side_refuses_a_round_without_samples():
+    made = model()
+    work = [Job(dict(made.state_dict()), {1: samples(0)}, Settings(), 0, 1, False)]
+    with pytest.raises(LearningError, match="sum is 0"):
+        train_side_by_side(made, work)
 
 
 def test_the_choice_of_a_trainer():
     settings = Settings()
     small = build("cnn3", num_classes=10, in_channels=3, image_size=32, seed=0)
-    assert fast_trainer(small, settings) is train_channels_last
+    assert fast_trainer(small, settings) is train_side_by_side
     assert not stackable(build("cnn3", num_classes=10, in_channels=3, image_size=30, seed=0), settings)
     assert not stackable(build("cnn3", num_classes=200, in_channels=3, image_size=32, seed=0), settings)
     assert not stackable(small, Settings(batch_size=512))

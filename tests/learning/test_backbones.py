@@ -267,3 +267,21 @@ def test_torchvision_by_name(package):
         build("torchvision:walrus", **OPTIONS)
     with pytest.raises(LearningError, match="torchvision's convs has no linear layer"):
         build("torchvision:convs", **OPTIONS)
+
+
+def test_cnn3_pools_before_relu_and_gives_the_same():
+    """Against the network as section 6 of the design says it: BatchNorm, ReLU, pooling."""
+    model = build("cnn3", num_classes=4, in_channels=3, image_size=32, seed=0)
+    written = nn.Sequential(*model.backbone.layers)
+    for pool, relu in ((2, 3), (6, 7)):
+        written[pool], written[relu] = written[relu], written[pool]
+    written[11] = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    images = torch.randn(6, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    grads = []
+    for network in (model.backbone, written):
+        features = network(images)
+        grads.append(
+            [features.detach(), *torch.autograd.grad(features.square().sum(), list(model.backbone.parameters()))]
+        )
+    for mine, theirs in zip(*grads, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)

@@ -21,6 +21,8 @@ from mpt.federation.scenario import Event, PlanError, check_vehicles, departure,
 from mpt.federation.trainers import fast_trainer
 from mpt.federation.trainings import TRAININGS, Job, Samples, Trainer, participants, train_plain
 from mpt.learning import Classifier, build, embed, numpy_generator
+from mpt.learning.folded import FoldedEmbedder
+from mpt.learning.graphed import can_be_graphed
 from mpt.learning.training import channels_last
 from mpt.methods import Method, find_method
 from mpt.methods.protocol import Training
@@ -173,6 +175,7 @@ class Federation:
     _earlier: dict[int, Features] = field(default_factory=dict, init=False)
     _groups: tuple[tuple[int, ...], Groups | None] = field(default=((), None), init=False)
     _loaded: dict[str, Tensor] | None = field(default=None, init=False)
+    _folded: FoldedEmbedder | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         plan, dataset = self.plan, self.dataset
@@ -352,8 +355,13 @@ class Federation:
         """(N, d) features of images that are on the device, in float64."""
         if self._loaded is not state:
             self._embedder.load_state_dict(state)
+            self._folded = FoldedEmbedder(self._embedder) if self._folds else None
             self._loaded = state
-        return embed(self._embedder, images).double()
+        return (embed(self._embedder, images) if self._folded is None else self._folded(images)).double()
+
+    @cached_property
+    def _folds(self) -> bool:
+        return self.plan.engine == "fast" and self.device.type == "cpu" and can_be_graphed(self._embedder)
 
     def groups(self, vehicle: int, here: tuple[int, ...]) -> Groups:
         """The vehicles whose statistics are made together with this one's, among those that are present."""

@@ -14,13 +14,15 @@ import torch
 from torch import Tensor
 
 from mpt.federation.plan import Precision
-from mpt.federation.trainings import Job, Samples, Trainer, train_plain
+from mpt.federation.trainings import Job, Samples, Trainer, train_plain, train_vehicle
 from mpt.learning import Classifier, LearningError, RunningAverage, Settings, generator
 from mpt.learning.backbones.cnn3 import CNN3
 from mpt.learning.graphed import GraphedSteps, can_be_graphed
 from mpt.learning.losses import calibration
+from mpt.learning.randomness import isolated
 from mpt.learning.stacked.layout import CHANNELS, Layout
 from mpt.learning.stacked.schedule import draw
+from mpt.learning.threads import at_once, side_by_side
 from mpt.learning.training import channels_last
 
 MOST_CLASSES, MOST_BATCH = 128, 256
@@ -31,11 +33,12 @@ def fast_trainer(model: Classifier, settings: Settings, precision: Precision = "
     """The fastest trainer for a model where it is.
 
     On a GPU: all vehicles side by side for cnn3 (needs Triton, which comes with torch's CUDA builds), else one after
-    the other by replaying a captured step. On a CPU: in channels-last. `precision` concerns GPUs; "auto" is bfloat16
+    the other by replaying a captured step. On a CPU: in channels-last, several vehicles at once where the model draws
+    no random numbers, else one after the other. `precision` concerns GPUs; "auto" is bfloat16
     with float32 parameters and sums. `steps` is about how many batches there will be: many are worth compiling for.
     """
     if model.head.weight.device.type != "cuda":
-        return train_channels_last
+        return train_side_by_side if can_be_graphed(model) else train_channels_last
     chosen: Precision = "bfloat16" if precision == "auto" else precision
     if stackable(model, settings):
         return StackedTrainer(chosen)
@@ -57,9 +60,29 @@ def stackable(model: Classifier, settings: Settings) -> bool:
 
 def train_channels_last(model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
     """`train_plain` with weights and maps in channels-last order, in which CPUs convolve faster."""
-    before = {name: tensor.stride() for name, tensor in model.state_dict().items()}
     trained = train_plain(channels_last(copy.deepcopy(model)), jobs)
-    return [{name: _strided(tensor, before[name]) for name, tensor in state.items()} for state in trained]
+    return [_like(state, model) for state in trained]
+
+
+def train_side_by_side(model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
+    """`train_channels_last` with several vehicles at once, where the model draws no random numbers."""
+    work = [(j, v) for j, job in enumerate(jobs) for v, s in sorted(job.vehicles.items()) if len(s.labels)]
+    models = [channels_last(copy.deepcopy(model)) for _ in range(at_once(len(work)))]
+    averages = [RunningAverage(model) for _ in jobs]
+
+    def update(mine: Classifier, item: tuple[int, int]) -> dict[str, Tensor]:
+        return {name: tensor.clone() for name, tensor in train_vehicle(mine, jobs[item[0]], item[1]).items()}
+
+    with isolated(0):
+        for (j, v), state in zip(work, side_by_side(update, models, work), strict=True):
+            averages[j].add(state, len(jobs[j].vehicles[v].labels))
+    return [_like(average.state(), model) for average in averages]
+
+
+def _like(state: dict[str, Tensor], model: Classifier) -> dict[str, Tensor]:
+    """The state with tensors in the order in memory that the model's have."""
+    before = {name: tensor.stride() for name, tensor in model.state_dict().items()}
+    return {name: _strided(tensor, before[name]) for name, tensor in state.items()}
 
 
 def _strided(tensor: Tensor, stride: tuple[int, ...]) -> Tensor:

@@ -89,15 +89,21 @@ def train_plain(model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor
 def _train_job(model: Classifier, job: Job) -> dict[str, Tensor]:
     running = RunningAverage(model)
     for vehicle, samples in sorted(job.vehicles.items()):
-        if not len(samples.labels):
-            continue
-        model.load_state_dict(job.start)
-        counts = torch.bincount(samples.labels, minlength=model.num_classes)
-        loss = fedlc(counts) if job.calibrates else cross_entropy
-        drawn = generator(job.seed, "training", job.round, vehicle)
-        train(model, samples.images, samples.labels, job.settings, generator=drawn, loss=loss)
-        running.add(model.state_dict(), len(samples.labels))
+        if len(samples.labels):
+            running.add(train_vehicle(model, job, vehicle), len(samples.labels))
     return running.state()
+
+
+def train_vehicle(model: Classifier, job: Job, vehicle: int) -> Mapping[str, Tensor]:
+    """One vehicle's update: the state dict of `model`, which the next call overwrites."""
+    samples = job.vehicles[vehicle]
+    model.load_state_dict(job.start)
+    counts = torch.bincount(samples.labels, minlength=model.num_classes)
+    loss = fedlc(counts) if job.calibrates else cross_entropy
+    drawn = generator(job.seed, "training", job.round, vehicle)
+    train(model, samples.images, samples.labels, job.settings, generator=drawn, loss=loss)
+    state: Mapping[str, Tensor] = model.state_dict()
+    return state
 
 
 def participants(present: tuple[int, ...], share: float, *, seed: int, round: int) -> tuple[int, ...]:

@@ -105,7 +105,7 @@ def train(
         generator: as `mpt.learning.generator` makes it for this round and vehicle.
         loss: `cross_entropy`, `fedlc(counts)`, or another function of logits and labels.
     """
-    _check_images(model, images)
+    check_images(model, images)
     _check_labels(model, images, labels)
     n, device = len(labels), images.device
     dtype = model.head.weight.dtype
@@ -155,7 +155,7 @@ def predict_logits(model: Classifier, images: Tensor, batch_size: int | None = N
 def _batched(
     model: Classifier, function: Callable[[Tensor], Tensor], images: Tensor, batch_size: int | None, width: int
 ) -> Tensor:
-    _check_images(model, images)
+    check_images(model, images)
     batch_size = embed_batch(model) if batch_size is None else batch_size
     if batch_size < 1:
         raise LearningError(f"batch_size: {batch_size}, should be at least 1")
@@ -180,7 +180,8 @@ def _mode(model: nn.Module, *, training: bool) -> Iterator[None]:
             module.training = was
 
 
-def _check_images(model: Classifier, images: Tensor) -> None:
+def check_images(model: Classifier, images: Tensor) -> None:
+    """Refuses what the model cannot take."""
     if images.dtype != torch.uint8:
         raise LearningError(f"images: dtype is {images.dtype}, should be torch.uint8")
     wanted = (model.in_channels, model.image_size, model.image_size)

@@ -1,0 +1,54 @@
+"""Features on a CPU: BatchNorm folded into the convolutions, channels-last, several batches at once."""
+
+import copy
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from mpt.learning.backbones.classifier import Classifier
+from mpt.learning.threads import MOST, at_once, side_by_side
+from mpt.learning.training import channels_last, check_images, embed, embed_batch
+
+
+class FoldedEmbedder:
+    """What `embed` gives to rounding, of one model that may change afterwards; it draws no random numbers."""
+
+    def __init__(self, model: Classifier) -> None:
+        self.models = [folded(model) for _ in range(at_once(MOST))]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """The features (N, d) of uint8 images (N, C, H, W)."""
+        model = self.models[0]
+        check_images(model, images)
+        if not len(images):
+            return embed(model, images)
+        parts = torch.split(images, embed_batch(model))
+        return torch.cat(list(side_by_side(embed, self.models[: len(parts)], parts)))
+
+
+def folded(model: Classifier) -> Classifier:
+    """A copy in evaluation mode and channels-last, in which a BatchNorm right behind a convolution is part of it.
+
+    (W * x - m) g / s + b = (g / s W) * x + (b - m g / s), where s^2 is the running variance and eps.
+    """
+    made = copy.deepcopy(model).eval()
+    for module in made.modules():
+        if type(module).forward is nn.Sequential.forward:
+            _fold(module)
+    return channels_last(made)
+
+
+def _fold(layers: nn.Module) -> None:
+    for first, second in pairwise(list(layers._modules)):
+        convolution, norm = layers._modules[first], layers._modules[second]
+        if type(convolution) is not nn.Conv2d or type(norm) is not nn.BatchNorm2d:
+            continue
+        if norm.running_mean is not None and not _hooked(convolution) and not _hooked(norm):
+            layers._modules[first] = fuse_conv_bn_eval(convolution, norm)
+            layers._modules[second] = nn.Identity()
+
+
+def _hooked(module: nn.Module) -> bool:
+    return bool(module._forward_hooks or module._forward_pre_hooks)
