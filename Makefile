@@ -2,11 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo tour test quick lint bench bench-simulators bench-cpu clean
+.PHONY: help demo tour fleet-demo test quick lint bench bench-simulators bench-cpu clean
 
 help:
 	@echo "make demo    a federation that a vehicle leaves: every method's F1, and a report; about two minutes"
 	@echo "make tour    one departure with plain arrays, printed step by step"
+	@echo "make fleet-demo          a SuperLink and four vehicles on loopback, one of which leaves; about three minutes"
 	@echo "make test    all tests            make quick   without the slow ones"
 	@echo "make lint    ruff and mypy        make bench   the benchmarks of benchmarks/"
 	@echo "make bench-cpu           what MPT adds to a round, and how it grows; about ten minutes"
@@ -20,6 +21,9 @@ demo: .venv/ready
 
 tour: .venv/ready
 	$(BIN)/python examples/core_tour.py
+
+fleet-demo: .venv/ready
+	$(BIN)/python -m mpt.fleet.flower.demo runs/fleet-demo fleet
 
 test: .venv/ready
 	$(BIN)/python -m pytest
@@ -54,7 +58,7 @@ bench-simulators: .venv-bench/ready
 	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "'$(PYTHON)' is no Python 3.11 or newer; name one: make PYTHON=/path/to/python3 $(MAKECMDGOALS)"; exit 1; }
 	'$(PYTHON)' -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,sim]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,fleet-sim]"
 	@touch $@
 
 clean:
