@@ -6,8 +6,8 @@
 vehicle embeds its images and reports counts, sums and the scatter, the server merges. Every simulator has a process of
 its own; they take turns round by round, so that what else the machine does befalls all alike. The first round of a
 process is apart; ratios are medians over the others, of wall-clock time and of core seconds (all processes of a
-simulator together). What vehicles do in Flower and pfl is the plain way of torch (`mpt.learning.train` and `embed`,
-which take the steps that anybody would write); in "flower + ours" they do it our way, so that what is left is the
+simulator together). What vehicles do in Flower is the plain way of torch (`mpt.learning.train` and `embed`, the
+steps that anybody would write), in pfl its own loop; in "flower + ours" they do it our way, so that what is left is the
 simulator itself. The check is the same number where the same was computed; pfl draws other orders and does not average
 BatchNorm's statistics.
 
