@@ -130,9 +130,9 @@ def test_samples_are_embedded_once_a_model_and_round(dataset, monkeypatch):
     sizes = []
     original = Federation.embed
 
-    def counted(self, state, images):
-        sizes.append(len(images))
-        return original(self, state, images)
+    def counted(self, state, *several):
+        sizes.extend(map(len, several))
+        return original(self, state, *several)
 
     monkeypatch.setattr(Federation, "embed", counted)
     plan = replace(PLAN, methods=("fedavg", "ccvr", "frozen", "mpt", "sdc", "oracle-train", "live"))
@@ -361,9 +361,9 @@ def test_a_method_that_spoils_what_others_see_is_stopped(dataset, tmp_path, body
 def test_the_servers_seconds_are_without_the_forward_pass(dataset, monkeypatch):
     embed = Federation.embed
 
-    def slow(self, model, images):
+    def slow(self, model, *several):
         time.sleep(0.3)
-        return embed(self, model, images)
+        return embed(self, model, *several)
 
     monkeypatch.setattr(Federation, "embed", slow)
     rows = run(dataset, replace(PLAN, methods=("mpt", "sdc", "frozen")), trainer=Spy())

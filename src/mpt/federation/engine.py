@@ -351,13 +351,18 @@ class Federation:
             result[training] = seen[key]
         return result
 
-    def embed(self, state: dict[str, Tensor], images: Tensor) -> Tensor:
-        """(N, d) features of images that are on the device, in float64."""
+    def embed(self, state: dict[str, Tensor], *several: Tensor) -> list[Tensor]:
+        """(N, d) features of each of several lots of images that are on the device, in float64."""
         if self._loaded is not state:
             self._embedder.load_state_dict(state)
             self._folded = FoldedEmbedder(self._embedder) if self._folds else None
             self._loaded = state
-        return (embed(self._embedder, images) if self._folded is None else self._folded(images)).double()
+        if self._folded is not None:
+            return [rows.double() for rows in self._folded.many(several)]
+        if len(several) > 1 and self.device.type != "cpu":
+            joined = embed(self._embedder, torch.cat(several)).double()
+            return list(torch.split(joined, [len(images) for images in several]))
+        return [embed(self._embedder, images).double() for images in several]
 
     @cached_property
     def _folds(self) -> bool:

@@ -34,14 +34,11 @@ class Features:
         self._reports: dict[bytes, dict[int, ClassStatistics]] = {}
 
     def embed_vehicles(self, vehicles: Sequence[int]) -> None:
-        """Embed the samples of several vehicles, together where there is a GPU to fill."""
+        """Embed the samples of several vehicles, together."""
         new = [v for v in vehicles if v not in self._vehicles]
-        samples = [self.federation.vehicles[v].images for v in new]
-        if new and samples[0].device.type == "cpu":
-            self._vehicles |= {v: self._embed(images) for v, images in zip(new, samples, strict=True)}
-        elif new:
-            parts = torch.split(self._embed(torch.cat(samples)), [len(images) for images in samples])
-            self._vehicles |= dict(zip(new, parts, strict=True))
+        if new:
+            samples = [self.federation.vehicles[v].images for v in new]
+            self._vehicles |= dict(zip(new, self._embed(*samples), strict=True))
 
     def vehicle(self, vehicle: int) -> Floats:
         """(n, d): of a vehicle's samples."""
@@ -70,7 +67,7 @@ class Features:
     @cached_property
     def rare_mean(self) -> Floats:
         """(d,): of all the rare class's training samples, departed ones included."""
-        return _array(self._embed(self.federation.rare_images).mean(dim=0))
+        return _array(self._embed(self.federation.rare_images)[0].mean(dim=0))
 
     @cached_property
     def head(self) -> tuple[Floats, Floats]:
@@ -92,13 +89,13 @@ class Features:
 
     @cached_property
     def _test(self) -> Tensor:
-        return self._embed(self.federation.test_images)
+        return self._embed(self.federation.test_images)[0]
 
-    def _embed(self, images: Tensor) -> Tensor:
+    def _embed(self, *several: Tensor) -> list[Tensor]:
         start = time.perf_counter()
-        features = self.federation.embed(self.model, images)
-        if features.device.type == "cuda":
-            torch.cuda.current_stream(features.device).synchronize()
+        features = self.federation.embed(self.model, *several)
+        if features[0].device.type == "cuda":
+            torch.cuda.current_stream(features[0].device).synchronize()
         self.seconds += time.perf_counter() - start
         return features
 

@@ -1,6 +1,7 @@
 """Features on a CPU: BatchNorm folded into the convolutions, channels-last, several batches at once."""
 
 import copy
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -20,12 +21,21 @@ class FoldedEmbedder:
 
     def __call__(self, images: Tensor) -> Tensor:
         """The features (N, d) of uint8 images (N, C, H, W)."""
+        return self.many([images])[0]
+
+    def many(self, several: Sequence[Tensor]) -> list[Tensor]:
+        """The same for several vehicles' images, all their batches in one queue."""
         model = self.models[0]
-        check_images(model, images)
-        if not len(images):
-            return embed(model, images)
-        parts = torch.split(images, embed_batch(model))
-        return torch.cat(list(side_by_side(embed, self.models[: len(parts)], parts)))
+        for images in several:
+            check_images(model, images)
+        size = embed_batch(model)
+        counts = [-(-len(images) // size) for images in several]
+        parts = [part for images in several if len(images) for part in torch.split(images, size)]
+        embedded = iter(side_by_side(embed, self.models[: max(1, len(parts))], parts))
+        return [
+            torch.cat([next(embedded) for _ in range(count)]) if count else embed(model, images)
+            for count, images in zip(counts, several, strict=True)
+        ]
 
 
 def folded(model: Classifier) -> Classifier:
