@@ -27,16 +27,15 @@ SETTINGS = {
     "events": f"leave {VEHICLES - 1} after 2",
     "vehicle_ids": "partition",
     "least": VEHICLES,
-    "state": sys.argv[1],
 }
 
 
 def main() -> None:
     """Both, with one thread, as Ray's workers have."""
     torch.set_num_threads(1)
-    finished = []
+    finished, settings = [], SETTINGS | {"state": sys.argv[1]}
     run_simulation(
-        server_app(finished.append, **SETTINGS), vehicle_app(**SETTINGS), num_supernodes=VEHICLES, backend_config=RAY
+        server_app(finished.append, **settings), vehicle_app(**settings), num_supernodes=VEHICLES, backend_config=RAY
     )
     dataset = load(DATASET, image_size=28)
     plan = Plan(
