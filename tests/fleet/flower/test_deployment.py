@@ -27,7 +27,7 @@ SETTINGS = {
     "least": 3,
     "grace": 20,
 }
-OWNER, TRUCK, VEHICLES = "v4", 2, 5
+OWNER, TRUCK, VEHICLES = "v5", 2, 6
 
 
 def lines(path):
@@ -69,13 +69,23 @@ def test_a_fleet_that_much_happens_to(tmp_path):
         story = Story(net, tmp_path / "state")
         for number in range(VEHICLES):
             net.register(f"v{number}")
-        for name, more in {"v0": "", "v1": "", "v2": "", "v3": 'spoils="nan"', OWNER: ""}.items():
+        for name, more in {
+            "v0": "",
+            "v1": "",
+            "v2": "",
+            "v3": 'spoils="nan"',
+            "v4": 'spoils="shape"',
+            OWNER: "",
+        }.items():
             story.start(name, more)
         net.start_vehicle("stranger", f"partition-id=0 num-partitions={VEHICLES}")
         story.run(40)
 
         story.wait(lambda: len(story.rounds) >= 1)
-        assert len(story.decided("joined")) == VEHICLES
+        assert len(story.decided("joined")) == VEHICLES - 1
+        assert {d["vehicle"] for d in story.decided("refused", "8 bytes")}.isdisjoint(
+            d["vehicle"] for d in story.decided("joined")
+        )
         refused = story.decided("refused", "head.bias has entries that are NaN or infinite")
         assert refused
         spoiler = refused[0]["vehicle"]
@@ -110,11 +120,12 @@ def test_a_fleet_that_much_happens_to(tmp_path):
         assert sorted(set(story.rounds)) == list(range(1, before + 3))
         status = read_status(open_store(story.state))
         states = {v.vehicle: v.state for v in status.vehicles}
-        assert len(states) == VEHICLES
+        assert len(states) == VEHICLES - 1
         assert states[owner] == "departed"
         assert [state for vehicle, state in states.items() if vehicle != owner] == ["present"] * 4
         assert status.classes[TRUCK].tracked is not None
-        assert "it goes on after this round" not in net.log("stranger")
+        assert "Failed to activate SuperNode" in net.log("stranger")
+        assert any("head.bias is float32 of shape (3,)" in problem for problem in status.problems), status.problems
         assert lines(story.state / "rounds.jsonl")[-1]["tracked"] == ["truck"]
     assert not net.processes
     assert not net.left_over()
