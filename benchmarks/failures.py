@@ -78,21 +78,26 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--failing", type=float, default=0.2)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--rare", default="8")
     given = parser.parse_args()
     print(f"{given.vehicles} vehicles, {given.rounds} rounds, F1 of {given.rare} after round {given.rounds // 2}")
     print(f"{'seed':>4} {'undisturbed':>12} {f'{given.failing:.0%} failing':>12} {'difference':>11} {'updates':>14}")
-    both = []
+    both, seeds = [], range(given.first_seed, given.first_seed + given.seeds)
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         fixed = given.rare, given.vehicles, given.rounds
-        jobs = [[pool.submit(run, *fixed, f, seed) for f in (0.0, given.failing)] for seed in range(given.seeds)]
-        for seed, (calm, rough) in enumerate(jobs):
+        jobs = [[pool.submit(run, *fixed, f, seed) for f in (0.0, given.failing)] for seed in seeds]
+        for seed, (calm, rough) in zip(seeds, jobs, strict=True):
             (before, all_updates), (after, updates) = calm.result(), rough.result()
             both.append((before, after))
             counts = f"{updates} of {all_updates}"
             print(f"{seed:>4} {before:>12.3f} {after:>12.3f} {after - before:>+11.3f} {counts:>14}", flush=True)
     before, after = np.mean(both, axis=0)
     print(f"mean {before:>12.3f} {after:>12.3f} {after - before:>+11.3f}")
+    if len(both) > 1:
+        spread = np.std(both, axis=0, ddof=1)
+        apart = np.std(np.subtract(*np.transpose(both)), ddof=1) / np.sqrt(len(both))
+        print(f"deviation over seeds {spread[0]:.3f} and {spread[1]:.3f}; standard error of the difference {apart:.3f}")
 
 
 if __name__ == "__main__":

@@ -117,6 +117,15 @@ def test_the_tour_shows_the_frozen_prototype_failing_and_mpt_near_the_oracle():
 
 
 @pytest.mark.slow
+def test_the_benchmark_of_failing_vehicles_runs():
+    lines = run(
+        sys.executable, "benchmarks/failures.py", "--vehicles", "8", "--rounds", "4", "--seeds", "1"
+    ).splitlines()
+    assert lines[-1].startswith("mean")
+    assert re.fullmatch(r" +0 +[01]\.\d+ +[01]\.\d+ +[+-][01]\.\d+ +\d+ of 30", lines[-2])
+
+
+@pytest.mark.slow
 def test_the_benchmarks_run():
     lines = run(sys.executable, "benchmarks/reconstruction.py", "--dims", "512", "--repeats", "1").splitlines()
     krylov = [line.split() for line in lines if re.match(r" +512 .* Krylov ", line)]
