@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from mpt.fleet.errors import FleetError
 from mpt.fleet.leave import LeaveFile
 
 PAUSE = 0.2
+NO_GOODBYE = 75
+"""Exit code of a vehicle that has left without telling the server."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,24 +75,30 @@ def leave_path(key: Path) -> Path:
 
 
 def keep(node: SuperNode) -> int:
-    """Run the SuperNode until it ends or the vehicle has left; its exit code, 0 after a goodbye."""
-    leave = node.leave_file
+    """Run the SuperNode until it ends or the vehicle has left; its exit code, 0 after a goodbye.
+
+    A second signal does not wait for the goodbye.
+    """
+    leave, hurry = node.leave_file, threading.Event()
     leave.clear()
     process = subprocess.Popen(node.command(), env=_environment(), start_new_session=True)
 
     def goodbye(number: int, frame: FrameType | None) -> None:
-        leave.ask()
+        if leave.asked:
+            hurry.set()
+        else:
+            leave.ask()
 
     before = {number: signal.signal(number, goodbye) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        return _wait(node, process)
+        return _wait(node, process, hurry)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
         _stop(process)
 
 
-def _wait(node: SuperNode, process: "subprocess.Popen[bytes]") -> int:
+def _wait(node: SuperNode, process: "subprocess.Popen[bytes]", hurry: threading.Event) -> int:
     leave, until = node.leave_file, float("inf")
     while process.poll() is None:
         if leave.asked and until == float("inf"):
@@ -99,9 +108,10 @@ def _wait(node: SuperNode, process: "subprocess.Popen[bytes]") -> int:
             time.sleep(node.sent_after)
             _say("left: the server was told")
             return 0
-        if time.monotonic() > until:
-            _say("left without a goodbye: no message came in time, the server will suspect a failure")
-            return 1
+        if time.monotonic() > until or hurry.is_set():
+            why = "asked to hurry" if hurry.is_set() else "no message came in time"
+            _say(f"left without a goodbye: {why}; the server will suspect a failure")
+            return NO_GOODBYE
         time.sleep(PAUSE)
     return process.returncode
 

@@ -1,0 +1,125 @@
+"""`mpt vehicle` around a process that does what a SuperNode might do; real SuperNodes are in test_deployment.py."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+import pytest
+
+pytest.importorskip("torch", reason="the extra sim is not installed")
+
+from mpt.fleet import FleetError
+from mpt.fleet.flower.supernode import NO_GOODBYE, SuperNode, keep, leave_path
+from mpt.fleet.leave import LeaveFile
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing(SuperNode):
+    """Starts something else in the SuperNode's place."""
+
+    script: str = "import time; time.sleep(60)"
+
+    def command(self):
+        return [sys.executable, "-c", self.script]
+
+
+@pytest.fixture
+def key(tmp_path):
+    path = tmp_path / "vehicle.key"
+    path.write_text("a key")
+    return path
+
+
+def node(key, **given):
+    return Standing(superlink="127.0.0.1:1", key=key, **{"leave_timeout": 20.0, "sent_after": 0.1, **given})
+
+
+def signals(*after):
+    """Send SIGTERM to this process after so many seconds each."""
+    timers = [threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGTERM)) for seconds in after]
+    for timer in timers:
+        timer.start()
+    return timers
+
+
+def test_sigterm_waits_for_the_goodbye(key, capfd):
+    before = signal.getsignal(signal.SIGTERM)
+    signals(0.5)
+    leave = LeaveFile(leave_path(key))
+
+    def app():
+        while not leave.asked:
+            time.sleep(0.05)
+        leave.answered()
+
+    thread = threading.Thread(target=app)
+    thread.start()
+    assert keep(node(key)) == 0
+    thread.join()
+    said = capfd.readouterr().err
+    assert "leaving: the next message is answered with a goodbye" in said
+    assert "left: the server was told" in said
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_without_a_message_it_leaves_in_the_end(key, capfd):
+    signals(0.3)
+    assert keep(node(key, leave_timeout=0.5)) == NO_GOODBYE
+    assert "left without a goodbye: no message came in time" in capfd.readouterr().err
+
+
+def test_a_second_signal_does_not_wait(key, capfd):
+    signals(0.3, 1.0)
+    start = time.monotonic()
+    assert keep(node(key)) == NO_GOODBYE
+    assert time.monotonic() - start < 15
+    assert "asked to hurry" in capfd.readouterr().err
+
+
+def test_a_supernode_that_ends_by_itself_ends_it_with_its_code(key):
+    LeaveFile(leave_path(key)).ask()
+    assert keep(node(key, script="raise SystemExit(3)")) == 3
+    assert not LeaveFile(leave_path(key)).asked, "a vehicle that is started again is back"
+
+
+def test_the_supernode_is_told_where_to_look(key, tmp_path):
+    (tmp_path / "ca.crt").write_text("a certificate")
+    made = SuperNode(superlink="a:1", key=key, root_certificates=tmp_path / "ca.crt", node_config="partition-id=0")
+    command = made.command()
+    assert command[command.index("--node-config") + 1] == f'partition-id=0 leave-file="{leave_path(key)}"'
+    assert "--insecure" not in command
+    assert "--insecure" in SuperNode(superlink="a:1", key=key).command()
+
+
+def test_what_is_missing_is_said(key, tmp_path):
+    with pytest.raises(FleetError, match="is no file, should be the vehicle's private key"):
+        SuperNode(superlink="a:1", key=tmp_path / "none").command()
+    with pytest.raises(FleetError, match=r"root-certificates: .* is no file"):
+        SuperNode(superlink="a:1", key=key, root_certificates=tmp_path / "none").command()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "superlink: should be given"),
+        (["--superlink", "a:1"], "root-certificates: should be given; --insecure does without"),
+        (["--superlink", "a:1", "--insecure", "--key", "none"], "key: none is no file"),
+        (["leave", "--key", "none"], "key: none is no file"),
+    ],
+)
+def test_the_command_says_what_is_wrong(arguments, said):
+    done = subprocess.run(
+        [sys.executable, "-m", "mpt", "vehicle", *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_leave_is_told_by_a_file_beside_the_key(key):
+    subprocess.run([sys.executable, "-m", "mpt", "vehicle", "leave", "--key", str(key)], timeout=120, check=True)
+    assert LeaveFile(leave_path(key)).asked
