@@ -71,6 +71,22 @@ def run(rare: str, vehicles: int, rounds: int, failing: float, seed: int) -> tup
     return mean(scores), updates
 
 
+def on_flower(rare: str, vehicles: int, rounds: int, failing: float, seed: int) -> None:
+    """The same failing fleet in Flower's simulation on Ray; there the owner may fail in its last round."""
+    from flwr.simulation import run_simulation  # noqa: PLC0415
+
+    from mpt.fleet.flower.server_app import server_app  # noqa: PLC0415
+    from mpt.fleet.flower.vehicle_app import vehicle_app  # noqa: PLC0415
+
+    settings = {
+        "dataset": "digits", "image_size": 28, "rare": rare, "remaining": 0.05, "watch": rare, "quorum": 0.3,
+        "epochs": SETTINGS.epochs, "batch_size": SETTINGS.batch_size, "lr": SETTINGS.lr, "seed": seed, "fail": failing,
+        "num_rounds": rounds, "events": f"leave {vehicles - 1} after {rounds // 2}", "vehicle_ids": "partition",
+    }  # fmt: skip
+    workers = {"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": 2, "include_dashboard": False}}
+    run_simulation(server_app(**settings), vehicle_app(**settings), num_supernodes=vehicles, backend_config=workers)
+
+
 def main() -> None:
     """Print both, and the difference, seed by seed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -80,7 +96,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--rare", default="8")
+    parser.add_argument("--flower", action="store_true", help="one failing run in Flower's simulation instead")
     given = parser.parse_args()
+    if given.flower:
+        on_flower(given.rare, given.vehicles, given.rounds, given.failing, given.first_seed)
+        return
     print(f"{given.vehicles} vehicles, {given.rounds} rounds, F1 of {given.rare} after round {given.rounds // 2}")
     print(f"{'seed':>4} {'undisturbed':>12} {f'{given.failing:.0%} failing':>12} {'difference':>11} {'updates':>14}")
     both, seeds = [], range(given.first_seed, given.first_seed + given.seeds)

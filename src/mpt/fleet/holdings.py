@@ -1,6 +1,7 @@
 """What a vehicle holds: its part of a dataset, or a dataset of its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,8 @@ def samples(split: Any) -> Samples:
     return Samples(images, torch.from_numpy(np.array(split.labels)))
 
 
-def loaded(name: str, *, image_size: int, per_class: int, settings: Mapping[str, Any] | None = None) -> Dataset:
-    """A dataset by any name of `mpt run`; 0 stands for what the dataset has."""
+@lru_cache(2)
+def loaded(name: str, *, image_size: int, per_class: int) -> Dataset:
+    """A dataset by any name of `mpt run`; 0 stands for what the dataset has. Simulated vehicles share it."""
     dataset = load(name, image_size=image_size or None)
     return dataset.limited(per_class) if per_class else dataset
