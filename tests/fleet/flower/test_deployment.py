@@ -25,6 +25,7 @@ SETTINGS = {
     "watch": "truck",
     "deadline": 60.0,
     "least": 3,
+    "quorum": 0.3,
     "grace": 20,
 }
 OWNER, TRUCK, VEHICLES = "v5", 2, 6
