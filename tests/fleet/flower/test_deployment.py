@@ -23,7 +23,7 @@ SETTINGS = {
     "batch_size": 16,
     "remaining": 0.1,
     "watch": "truck",
-    "deadline": 60.0,
+    "deadline": 120.0,
     "least": 3,
     "quorum": 0.3,
     "grace": 20,
@@ -52,7 +52,7 @@ class Story:
         found = [d for d in lines(self.state / "decisions.jsonl") if d["round"] >= since]
         return [d for d in found if d["event"] == event and words in d["why"]]
 
-    def wait(self, condition, seconds=240):
+    def wait(self, condition, seconds=420):
         until = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > until:
