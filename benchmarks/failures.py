@@ -5,6 +5,7 @@ python benchmarks/failures.py --vehicles 20 --rounds 8 --seeds 1
 """
 
 import argparse
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from statistics import mean
@@ -29,7 +30,7 @@ SETTINGS = Settings(epochs=2, batch_size=8, lr=0.02)
 
 
 def fleet(
-    dataset: Dataset, rare: int, vehicles: int, leaves_after: int, failing: float, seed: int
+    dataset: Dataset, rare: int, vehicles: int, leaves_after: int, failing: float, seed: int, kinds: Sequence[str]
 ) -> dict[str, Answers]:
     """Vehicles by node; the last one holds the rare class and leaves. In its last round it does not fail."""
     rng = numpy_generator(seed, "partition")
@@ -46,13 +47,13 @@ def fleet(
 
         def fails(ask: Ask, name: str = vehicle.name, last: int | None = last) -> bool:
             drawn = numpy_generator(seed, "failure", ask.round, name).random()
-            return bool(drawn < failing) and ask.round != last
+            return bool(drawn < failing) and ask.kind in kinds and ask.round != last
 
         made[vehicle.name] = answering(vehicle, fails=fails, leaves_after=last)
     return made
 
 
-def run(rare: str, vehicles: int, rounds: int, failing: float, seed: int) -> tuple[float, int]:
+def run(rare: str, vehicles: int, rounds: int, kinds: Sequence[str], failing: float, seed: int) -> tuple[float, int]:
     """Mean F1 of the rare class over the rounds after the departure, and how many updates there were."""
     torch.set_num_threads(1)
     dataset = load("digits", image_size=28)
@@ -60,7 +61,7 @@ def run(rare: str, vehicles: int, rounds: int, failing: float, seed: int) -> tup
     _, size, channels = dataset.image_shape
     model = build("cnn3", num_classes=dataset.num_classes, in_channels=channels, image_size=size, seed=seed)
     tracker = Tracker(TrackerSettings(num_classes=dataset.num_classes, dim=model.dim, watch=(number,)))
-    transport = LocalTransport(fleet(dataset, number, vehicles, leaves_after, failing, seed))
+    transport = LocalTransport(fleet(dataset, number, vehicles, leaves_after, failing, seed, kinds))
     server = Server(model, arrays(model.state_dict()), tracker, transport, Rules(quorum=0.3))
     scores, updates = [], 0
     for finished in server.rounds(rounds):
@@ -73,10 +74,10 @@ def run(rare: str, vehicles: int, rounds: int, failing: float, seed: int) -> tup
 
 def on_flower(rare: str, vehicles: int, rounds: int, failing: float, seed: int) -> None:
     """The same failing fleet in Flower's simulation on Ray; there the owner may fail in its last round."""
-    from flwr.simulation import run_simulation  # noqa: PLC0415
+    from flwr.simulation import run_simulation
 
-    from mpt.fleet.flower.server_app import server_app  # noqa: PLC0415
-    from mpt.fleet.flower.vehicle_app import vehicle_app  # noqa: PLC0415
+    from mpt.fleet.flower.server_app import server_app
+    from mpt.fleet.flower.vehicle_app import vehicle_app
 
     settings = {
         "dataset": "digits", "image_size": 28, "rare": rare, "remaining": 0.05, "watch": rare, "quorum": 0.3,
@@ -94,6 +95,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--failing", type=float, default=0.2)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--fail-in", nargs="+", default=["train", "report"], choices=["train", "report"])
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--rare", default="8")
     parser.add_argument("--flower", action="store_true", help="one failing run in Flower's simulation instead")
@@ -105,7 +107,7 @@ def main() -> None:
     print(f"{'seed':>4} {'undisturbed':>12} {f'{given.failing:.0%} failing':>12} {'difference':>11} {'updates':>14}")
     both, seeds = [], range(given.first_seed, given.first_seed + given.seeds)
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        fixed = given.rare, given.vehicles, given.rounds
+        fixed = given.rare, given.vehicles, given.rounds, given.fail_in
         jobs = [[pool.submit(run, *fixed, f, seed) for f in (0.0, given.failing)] for seed in seeds]
         for seed, (calm, rough) in zip(seeds, jobs, strict=True):
             (before, all_updates), (after, updates) = calm.result(), rough.result()

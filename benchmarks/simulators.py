@@ -153,10 +153,10 @@ def ours(rounds: int) -> None:
 
 def flower(rounds: int, fast: bool) -> None:
     """Flower's Ray simulation; its clients are made by `flower_client`."""
-    from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict  # noqa: PLC0415
-    from flwr.serverapp import ServerApp  # noqa: PLC0415
-    from flwr.simulation import run_simulation  # noqa: PLC0415
-    from simulators import flower_client  # noqa: PLC0415 - so that workers find what it needs by name
+    from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+    from flwr.serverapp import ServerApp
+    from flwr.simulation import run_simulation
+    from simulators import flower_client  # so that workers find what it needs by name
 
     server, clock, model = ServerApp(), Clock(), network()
 
@@ -210,8 +210,8 @@ def client_model(fast: bool) -> Classifier:
 
 def flower_client(fast: bool):
     """What a vehicle does; the model and the data stay in the worker."""
-    from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict  # noqa: PLC0415
-    from flwr.clientapp import ClientApp  # noqa: PLC0415
+    from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+    from flwr.clientapp import ClientApp
 
     client = ClientApp()
 
@@ -240,21 +240,21 @@ def flower_client(fast: bool):
 
 def pfl(rounds: int) -> None:
     """pfl's FedAvg on its simulated backend, the statistics as an algorithm of their own, asked for in a callback."""
-    import asyncio  # noqa: PLC0415
+    import asyncio
 
-    from pfl.aggregate.simulate import SimulatedBackend  # noqa: PLC0415
-    from pfl.algorithm.base import FederatedAlgorithm, NNAlgorithmParams  # noqa: PLC0415
-    from pfl.algorithm.federated_averaging import FederatedAveraging  # noqa: PLC0415
-    from pfl.callback.base import TrainingProcessCallback  # noqa: PLC0415
-    from pfl.common_types import Population  # noqa: PLC0415
-    from pfl.context import CentralContext  # noqa: PLC0415
-    from pfl.data.dataset import Dataset  # noqa: PLC0415
-    from pfl.data.federated_dataset import FederatedDataset  # noqa: PLC0415
-    from pfl.data.sampling import get_user_sampler  # noqa: PLC0415
-    from pfl.hyperparam import NNTrainHyperParams  # noqa: PLC0415
-    from pfl.metrics import Metrics  # noqa: PLC0415
-    from pfl.model.pytorch import PyTorchModel  # noqa: PLC0415
-    from pfl.stats import MappedVectorStatistics  # noqa: PLC0415
+    from pfl.aggregate.simulate import SimulatedBackend
+    from pfl.algorithm.base import FederatedAlgorithm, NNAlgorithmParams
+    from pfl.algorithm.federated_averaging import FederatedAveraging
+    from pfl.callback.base import TrainingProcessCallback
+    from pfl.common_types import Population
+    from pfl.context import CentralContext
+    from pfl.data.dataset import Dataset
+    from pfl.data.federated_dataset import FederatedDataset
+    from pfl.data.sampling import get_user_sampler
+    from pfl.hyperparam import NNTrainHyperParams
+    from pfl.metrics import Metrics
+    from pfl.model.pytorch import PyTorchModel
+    from pfl.stats import MappedVectorStatistics
 
     asyncio.set_event_loop(asyncio.new_event_loop())
     torch.set_num_threads(int(os.environ["BENCH_THREADS"]))

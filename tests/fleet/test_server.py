@@ -211,7 +211,7 @@ def test_a_wrong_reply_is_refused_and_the_round_goes_on(dataset, vehicles, chang
     assert any(said in d.why for d in refused), refused
     assert finished.updated == (4 if change is nothing else 3)
     assert all(np.isfinite(array).all() for array in finished.model.values())
-    assert len(finished.outcome.answered) == 3 if change in (late, nothing, double) else 4
+    assert len(finished.outcome.answered) == (3 if change in (late, nothing, double) else 4)
 
 
 def test_below_the_quorum_the_round_is_tried_again(dataset, vehicles):

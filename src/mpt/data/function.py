@@ -24,7 +24,7 @@ def looks_like_function(spec: str) -> bool:
 def load_function(request: Request) -> Dataset:
     """What the function returns, called without arguments; modules are looked for in the current folder too."""
     module_name, _, path = request.target.partition(":")
-    with _current_folder_importable():
+    with current_folder_importable():
         try:
             value: object = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
@@ -66,7 +66,8 @@ def _told(error: Exception) -> str:
 
 
 @contextmanager
-def _current_folder_importable() -> Iterator[None]:
+def current_folder_importable() -> Iterator[None]:
+    """Inside, modules are looked for in the current folder first."""
     before = list(sys.path)
     sys.path.insert(0, os.getcwd())
     try:

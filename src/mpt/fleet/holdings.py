@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
 
-from mpt.data import Dataset, load
+from mpt.data import Dataset, Split, load
 from mpt.federation.partition import concentrate
 from mpt.federation.trainings import Samples
 from mpt.fleet.errors import FleetError
@@ -38,7 +37,7 @@ def own(dataset: Dataset, classes: Sequence[str]) -> Samples:
     return Samples(held.images, torch.from_numpy(numbers[dataset.train.labels]))
 
 
-def samples(split: Any) -> Samples:
+def samples(split: Split) -> Samples:
     """A split as tensors: images (n, C, H, W), labels (n,)."""
     images = torch.from_numpy(np.array(split.images)).permute(0, 3, 1, 2).contiguous()
     return Samples(images, torch.from_numpy(np.array(split.labels)))

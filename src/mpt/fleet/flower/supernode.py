@@ -31,7 +31,6 @@ class SuperNode:
         node_config: for the app: `dataset="folder:/data"`, or `partition-id=0 num-partitions=4`.
         leave_timeout: seconds to wait for the next message once the vehicle is to leave.
         sent_after: seconds that a reply has to reach the SuperLink before the SuperNode is stopped.
-        more: further arguments of flower-supernode.
     """
 
     superlink: str
@@ -41,7 +40,6 @@ class SuperNode:
     node_config: str = ""
     leave_timeout: float = 600.0
     sent_after: float = 5.0
-    more: tuple[str, ...] = ()
 
     @property
     def leave_file(self) -> LeaveFile:
@@ -65,7 +63,6 @@ class SuperNode:
             *("--host", "127.0.0.1", "--port", str(self.port)),
             *("--auth-supernode-private-key", str(self.key)),
             *("--node-config", config),
-            *self.more,
         ]
 
 

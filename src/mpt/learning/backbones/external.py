@@ -1,16 +1,14 @@
 """Backbones from elsewhere: models of timm and torchvision by name, and the user's own functions."""
 
 import importlib
-import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from mpt.data.function import current_folder_importable
 from mpt.learning.errors import LearningError
 
 
@@ -44,16 +42,6 @@ def from_torchvision(name: str, in_channels: int, image_size: int) -> nn.Module:
     return _GreyAsColour(model) if in_channels == 1 else model
 
 
-@contextmanager
-def _current_folder_importable() -> Iterator[None]:
-    before = list(sys.path)
-    sys.path.insert(0, os.getcwd())
-    try:
-        yield
-    finally:
-        sys.path[:] = before
-
-
 def from_function(spec: str, in_channels: int, image_size: int) -> nn.Module:
     """What the user's `function(in_channels, image_size)` returns, for a `spec` of "pkg.module:function".
 
@@ -63,7 +51,7 @@ def from_function(spec: str, in_channels: int, image_size: int) -> nn.Module:
     if not module_name or not function_name:
         raise LearningError(f"backbone: {spec!r}, should be pkg.module:function")
     try:
-        with _current_folder_importable():
+        with current_folder_importable():
             module = importlib.import_module(module_name)
     except Exception as error:
         told = " ".join(f"{type(error).__name__}: {error}".split())
