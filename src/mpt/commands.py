@@ -182,16 +182,22 @@ app.add_typer(vehicle, name="vehicle")
 
 
 def _print_summary(result: Any) -> None:
+    from mpt.report.words import quantity
     from mpt.simulation import summarize
 
     config = result.config
     summary = summarize(result.tables, config.depart_at)
     table = Table(
-        "method", "readout", title=f"F1 of {config.rare!r} on {config.dataset}", title_justify="left", box=None
+        Column("method", no_wrap=True),
+        Column("readout", no_wrap=True),
+        title=f"F1 of {config.rare!r} on {config.dataset}",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
-    columns = "at departure", "last round", "mean after", "balanced acc.", "bytes up", "bytes down", "readout up"
-    for column in columns:
-        table.add_column(column, justify="right")
+    for column in ("before", "last round", "mean after", "bal. acc.", "bytes up", "bytes down", "readout up"):
+        table.add_column(column, justify="right", min_width=7 if column.endswith(("up", "down")) else 5)
 
     def with_deviation(value: float, deviation: float | None) -> str:
         return f"{value:.3f}" if deviation is None else f"{value:.3f} ± {deviation:.3f}"
@@ -204,8 +210,8 @@ def _print_summary(result: Any) -> None:
             with_deviation(row["last_f1"], row["last_f1_sd"]),
             with_deviation(row["mean_f1"], row["mean_f1_sd"]),
             f"{row['balanced_accuracy']:.3f}",
-            f"{row['bytes_up']:,.0f}",
-            f"{row['bytes_down']:,.0f}",
-            f"{row['readout_bytes_up']:,.0f}",
+            quantity(row["bytes_up"]),
+            quantity(row["bytes_down"]),
+            quantity(row["readout_bytes_up"]),
         )
     show(table)
