@@ -159,7 +159,7 @@ def test_python_m_mpt_in_a_pipe_prints_plain_lines():
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout + done.stderr
     assert [line.split()[3] for line in done.stderr.splitlines()] == ["1/2", "2/2"]
-    assert {line.split()[0] for line in done.stdout.splitlines()} == {"F1", "method", "fedavg", "mpt"}
+    assert {line.split()[0] for line in done.stdout.splitlines()} == {"F1", "last", "method", "fedavg", "mpt"}
 
 
 def test_the_command_mpt_is_the_same():

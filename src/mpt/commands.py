@@ -197,7 +197,7 @@ def _print_summary(result: Any) -> None:
         padding=(0, 1, 0, 0),
     )
     for column in ("before", "last round", "mean after", "bal. acc.", "bytes up", "bytes down", "readout up"):
-        table.add_column(column, justify="right", min_width=7 if column.endswith(("up", "down")) else 5)
+        table.add_column(column.replace(" ", "\n"), justify="right", vertical="bottom")
 
     def with_deviation(value: float, deviation: float | None) -> str:
         return f"{value:.3f}" if deviation is None else f"{value:.3f} ± {deviation:.3f}"
