@@ -353,17 +353,29 @@ def command(config, out):
     return [sys.executable, "-m", "mpt", "run", *settings, "--out", str(out)]
 
 
-def begin(config, out):
+DYING = """
+import os, runpy, signal, sys
+from fnmatch import fnmatch
+when, which = sys.argv[1:3]
+del sys.argv[1:3]
+replace = os.replace
+def replace_and_die(partial, path):
+    dies = fnmatch(str(path), which)
+    if not dies or when == "after":
+        replace(partial, path)
+    if dies:
+        os.kill(os.getpid(), signal.SIGKILL)
+os.replace = replace_and_die
+runpy.run_module("mpt", run_name="__main__", alter_sys=True)
+"""
+
+
+def begin(config, out, dies=None):
     given = {k: v for k, v in config.model_dump().items() if v not in (None, "")}
-    return subprocess.Popen(
-        command(given, out), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ, cwd=ROOT
-    )
-
-
-def wait_for(process, condition):
-    until = time.monotonic() + 120
-    while not condition() and process.poll() is None and time.monotonic() < until:
-        time.sleep(0.002)
+    line = command(given, out)
+    if dies is not None:
+        line[1:3] = ["-c", DYING, *dies]
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ, cwd=ROOT)
 
 
 @pytest.mark.slow
@@ -371,11 +383,17 @@ def test_killed_at_any_moment_and_started_again_it_ends_with_the_same_numbers(tm
     config = small("fedavg", "fedlc", "frozen", "sdc", "mpt", mine, seeds=2)
     out, undisturbed = tmp_path / "out", tmp_path / "undisturbed"
     mpt.simulate(config, out=undisturbed)
-    for moment in ("manifest.json", "checkpoint/0000-000002*", "checkpoint/.*0000-000004*", "checkpoint/0001-000002*"):
-        process = begin(config, out)
-        wait_for(process, lambda moment=moment: any(out.glob(moment)))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+    for dies in (
+        ("before", "*manifest.json"),
+        ("after", "*manifest.json"),
+        ("after", "*checkpoint/0000-000002*"),
+        ("before", "*checkpoint/0000-000004*"),
+        ("after", "*checkpoint/0001-000002*"),
+        ("before", "*metrics.csv"),
+    ):
+        process = begin(config, out, dies)
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == -signal.SIGKILL, (dies, said)
         assert not (out / "metrics.csv").exists()
     process = begin(config, out)
     _, said = process.communicate(timeout=120)
@@ -388,7 +406,9 @@ def test_killed_at_any_moment_and_started_again_it_ends_with_the_same_numbers(tm
 @pytest.mark.slow
 def test_ctrl_c_is_one_sentence_and_exit_code_130(tmp_path):
     process = begin(small(rounds=60, seeds=9), tmp_path / "out")
-    wait_for(process, lambda: any((tmp_path / "out").glob("checkpoint/0000-000002*")))
+    until = time.monotonic() + 120
+    while not any((tmp_path / "out").glob("checkpoint/*.checkpoint")) and time.monotonic() < until:
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     try:
         printed, said = process.communicate(timeout=120)
