@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from mpt.learning.backbones.classifier import Classifier
-from mpt.learning.threads import MOST, at_once, side_by_side
+from mpt.learning.threads import MOST, at_once, side_by_side, with_threads
 from mpt.learning.training import channels_last, check_images, embed, embed_batch
 
 
@@ -17,7 +17,9 @@ class FoldedEmbedder:
     """What `embed` gives to rounding, of one model that may change afterwards; it draws no random numbers."""
 
     def __init__(self, model: Classifier) -> None:
-        self.models = [folded(model) for _ in range(at_once(MOST))]
+        many = at_once(MOST)
+        with with_threads(1):
+            self.models = [folded(model) for _ in range(many)]
 
     def __call__(self, images: Tensor) -> Tensor:
         """The features (N, d) of uint8 images (N, C, H, W)."""

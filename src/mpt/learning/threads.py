@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TypeVar
 
@@ -22,6 +23,17 @@ def at_once(items: int) -> int:
     return max(1, min(items, torch.get_num_threads(), MOST))
 
 
+@contextmanager
+def with_threads(count: int) -> Iterator[None]:
+    """Inside, torch's operations use so many threads. One is best for small ones: others have to be woken up first."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def side_by_side(
     work: Callable[[Tool, Item], Result], tools: Sequence[Tool], items: Sequence[Item]
 ) -> Iterator[Result]:
@@ -35,8 +47,7 @@ def side_by_side(
         >>> list(side_by_side(lambda tool, item: tool * item, [2, 2], [3, 4, 5]))
         [6, 8, 10]
     """
-    threads = torch.get_num_threads()
-    share = max(1, threads // len(tools))
+    share = max(1, torch.get_num_threads() // len(tools))
     free: SimpleQueue[Tool] = SimpleQueue()
     for tool in tools:
         free.put(tool)
@@ -51,13 +62,12 @@ def side_by_side(
     pool = ThreadPoolExecutor(len(tools), "side-by-side", torch.set_num_threads, (share,))
     waiting: deque[Future[Result]] = deque()
     try:
-        torch.set_num_threads(share)
-        for item in items:
-            waiting.append(pool.submit(with_a_tool, item))
-            if len(waiting) > 2 * len(tools):
+        with with_threads(share):
+            for item in items:
+                waiting.append(pool.submit(with_a_tool, item))
+                if len(waiting) > 2 * len(tools):
+                    yield waiting.popleft().result()
+            while waiting:
                 yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)
