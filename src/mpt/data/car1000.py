@@ -37,6 +37,8 @@ def load_car1000(request: Request) -> Dataset:
 
 
 def _read(request: Request, root: Path, rows: list[Row], stamps: dict[str, str], left_out: LeftOut) -> Dataset:
+    if not rows:
+        raise request.error(f"no rows of a class in {root / LABELS} ({left_out.clause()}), should have some")
     classes = sorted({row["class"] for row in rows})
     items: dict[str, list[Item]] = {which: [] for which in SPLITS}
     absent = [row for row in rows if not stamps[row["path"]]]

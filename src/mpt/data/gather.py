@@ -56,14 +56,17 @@ class LeftOut:
 
     def __init__(self) -> None:
         self.counts: dict[str, Counter[str]] = {}
+        self.lacks: dict[str, list[str]] = {}
 
     def add(self, reason: str, about: str = "") -> None:
         """One more; where `about` is empty the reason stands alone."""
         self.counts.setdefault(reason, Counter())[about] += 1
 
-    def mention(self, reason: str, about: str) -> None:
-        """The same, once however often it is said."""
-        self.counts.setdefault(reason, Counter())[about] = 1
+    def lack(self, what: str, about: str) -> None:
+        """Something that was looked for in vain; said once, and after what is left out."""
+        known = self.lacks.setdefault(what, [])
+        if about not in known:
+            known.append(about)
 
     def total(self, reason: str) -> int:
         """How many samples so far."""
@@ -74,11 +77,15 @@ class LeftOut:
         parts = []
         for reason, counter in self.counts.items():
             names = [name for name in counter if name]
-            shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
             number = len(names) if names else counter.total()
-            more = f"; {counter.total()} samples" if names and counter.total() > len(names) else ""
-            parts.append(f"{reason} {number:,}" + (f" ({shown}{more})" if names else ""))
-        return f"left out: {', '.join(parts)}" if parts else ""
+            more = f"; {counter.total():,} samples" if names and counter.total() > len(names) else ""
+            parts.append(f"{reason} {number:,}" + (f" ({_few(names)}{more})" if names else ""))
+        clauses = [f"left out: {', '.join(parts)}"] if parts else []
+        return "; ".join(clauses + [f"{what}: {_few(names)}" for what, names in self.lacks.items()])
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
 
 
 def determined_by(request: Request) -> list[str]:
@@ -108,7 +115,7 @@ def gathered(
     read = {which: _read(request, root, items[which], limits[which], left_out) for which in SPLITS}
     there = sorted(set.intersection(*({item.label for item, _ in read[which]} for which in SPLITS)))
     for c in sorted(set(range(len(classes))) - set(there)):
-        left_out.mention("classes without samples in both train and test", classes[c])
+        left_out.lack("no samples in both train and test", classes[c])
     if len(there) < 2:
         raise request.error(
             f"{len(there)} of {len(classes)} classes have samples in train and test, should be at least 2; "

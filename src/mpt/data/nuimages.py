@@ -194,7 +194,7 @@ def _boxes(request: Request, folder: Path, choice: Choice, left_out: LeftOut) ->
         raise request.error(f"no category of {folder} is in a class of the groups, should be some of: {there}, ...")
     for member in (m for members in choice.groups.values() for m in members):
         if not any(f"{name}.".startswith(f"{member}.") for name in names.values()):
-            left_out.mention("names in the groups that are no category's", member)
+            left_out.lack("no category of the groups' names", member)
     boxes, total = list[_Labelled](), 0
     for total, row in enumerate(_rows(request, folder, "object_ann"), start=1):
         token, category, picture = (

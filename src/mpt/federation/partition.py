@@ -44,7 +44,7 @@ def by_vehicle(labels: Ints, rare: int, vehicles: NDArray[np.str_]) -> Partition
     """
     names, holder = np.unique(vehicles, return_inverse=True)
     if len(names) < 2:
-        raise PartitionError(f"partition: all samples are of vehicle {names[0]!r}, should be of at least 2")
+        raise PartitionError(f"partition: all samples are of vehicle {str(names[0])!r}, should be of at least 2")
     held = np.bincount(holder[labels == rare], minlength=len(names))
     if not held.any():
         raise PartitionError(f"rare: class {rare} has no samples")
