@@ -1,7 +1,6 @@
 """Samples from very many image files: chosen before they are read, read in threads, and what is left out counted."""
 
 import hashlib
-import importlib
 import os
 import warnings
 from collections import Counter
@@ -90,9 +89,8 @@ def _few(names: Sequence[str]) -> str:
 
 def determined_by(request: Request) -> list[str]:
     """What a dataset that is gathered depends on besides its files and its loader's options."""
-    pillow = require_pillow(request)
     wanted = (request.image_size or DEFAULT_SIZE, request.per_class, per_class_of_test(request))
-    return [f"gathered {VERSION}, Pillow {importlib.import_module('PIL').__version__}", pillow.__name__, repr(wanted)]
+    return [f"gathered {VERSION}, Pillow {require_pillow(request).__version__}", repr(wanted)]
 
 
 def per_class_of_test(request: Request) -> int:

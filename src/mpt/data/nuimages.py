@@ -151,13 +151,13 @@ def _items(
         size, file = (row["width"], row["height"]), row["filename"]
         seen.add(file)
         box = box_within(bbox, *size)
-        if box is None:
+        if file not in images:
+            absent.add(file)
+            left_out.add("absent images", file)
+        elif box is None:
             left_out.add("boxes without area")
         elif min(box[2] - box[0], box[3] - box[1]) < choice.min_side:
             left_out.add(f"boxes under {choice.min_side} pixels")
-        elif file not in images:
-            absent.add(file)
-            left_out.add("absent images", file)
         else:
             items.setdefault(log, []).append(Item(token, label, file, box, size, logs[log]))
     dangling = left_out.total(_DANGLING) - earlier
