@@ -20,6 +20,8 @@ from mpt.commands import app
 from mpt.config import RunConfig
 from mpt.methods import METHODS
 
+from .data.nuimages_folder import Folder
+
 ROOT = Path(__file__).parents[1]
 SMALL = [
     "--dataset",
@@ -88,6 +90,11 @@ def test_methods_and_datasets_are_listed_a_line_each():
         (["--depart-at", "3"], "depart_at: 3, should be below 2, the number of rounds"),
         (["--events", "leave 7 after 1"], "events: 'leave 7 after 1', but vehicle 7 is the one that departs"),
         (["--events", "leave 1"], "events: 'leave 1', should be like 'leave 3 after 20'"),
+        (
+            ["--partition", "vehicle"],
+            "partition: vehicle, but road does not say which vehicle recorded a sample",
+        ),
+        (["--partition", "vehicle", "--vehicles", "3"], "vehicles: 3, should be left out with partition vehicle"),
         (["--backbone", "cnn4"], "backbone: 'cnn4', should be one of cnn3"),
         (["--device", "abacus"], "device: 'abacus' is none that works here"),
         (["--config", "{tmp}/wrong.toml"], "round: there is no such setting, should be one of"),
@@ -146,6 +153,34 @@ def test_a_run_is_written_and_can_be_repeated_from_what_was_written(tmp_path):
     less = call("run", "--config", config, "--methods", "frozen", "--seeds", "1", "--out", str(tmp_path / "less"))
     assert less.exit_code == 0
     assert 'methods = ["frozen"]' in (tmp_path / "less" / "config.toml").read_text()
+
+
+def test_a_nuimages_folder_with_damage_runs_and_says_what_it_left_out(tmp_path, monkeypatch):
+    """Three broken images, two boxes with a dangling token; who holds what follows log.vehicle."""
+    pytest.importorskip("PIL", reason="nuimages: needs Pillow")
+    monkeypatch.setenv("MPT_CACHE", str(tmp_path / "cache"))
+    folder = Folder(tmp_path / "nuimages", [("v1.0-train", 20), ("v1.0-val", 4)])
+    for i in range(3):
+        folder.file("v1.0-train", i).write_bytes(b"broken")
+    folder.row("v1.0-train", "object_ann", -1)["sample_data_token"] = "gone"
+    folder.row("v1.0-train", "object_ann", -2)["category_token"] = "gone"
+    run = ["run", *SMALL, "--dataset", folder.write(), "--methods", "frozen,mpt", "--partition", "vehicle"]
+    done = call(*run, "--out", str(tmp_path / "out"))
+    assert done.exit_code == 0, done.stderr
+    left, leaves = done.stderr.splitlines()[:2]
+    assert "left out: boxes with a dangling token 2 (" in left
+    assert "broken images 3 (samples/" in left
+    assert leaves == "mpt: partition: vehicle 0 (n003) leaves with 6 samples of 'truck'; 11 remain on the 2 others"
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert left.endswith(manifest["dataset_notes"][0])
+    assert manifest["vehicle_names"] == ["n003", "n008", "n015"]
+    assert manifest["remaining_samples"] == [11]
+    assert "11 samples of truck remain" in (tmp_path / "out" / "report.html").read_text()
+    (folder.root / "v1.0-train" / "log.json").unlink()
+    done = call(*run)
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+    assert "no table" in done.stderr
 
 
 def test_the_example_runs_by_its_path():

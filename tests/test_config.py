@@ -33,6 +33,10 @@ def test_text_with_commas_is_a_list_and_a_number_is_a_class():
         ({"events": "leave 3"}, "events: 'leave 3', should be like 'leave 3 after 20' or 'join 4 at 30'"),
         ({"events": "leave 3 after 100"}, "events: 'leave 3 after 100', should be a round from 1 to 99"),
         ({"events": 3}, "events: 3, should be a valid string"),
+        ({"partition": "log"}, "partition: 'log', should be 'concentrate' or 'vehicle'"),
+        ({"partition": "vehicle", "vehicles": 5}, "vehicles: 5, should be left out with partition vehicle"),
+        ({"partition": "vehicle", "remaining": 0.1}, "remaining: 0.1, should be left out with partition vehicle"),
+        ({"partition": "vehicle", "dirichlet": 0.1}, "dirichlet: 0.1, should be left out with partition vehicle"),
         ({"methods": ""}, "methods: none, should be at least one"),
         ({"methods": "mpt,ccvr,mpt"}, "methods: 'mpt' is there twice"),
         ({"readout": "mahalanobis,nearest"}, "readout: 'nearest', should be 'mahalanobis', 'diagonal'"),
@@ -52,6 +56,7 @@ def test_what_is_wrong_is_one_sentence(settings, message):
     [
         {},
         {"dataset": 'folder:C:\\images "new"\n\tü', "rare": "8", "image_size": 28, "dirichlet": 1e-05, "lr": 1e-12},
+        {"partition": "vehicle"},
         {"methods": ("mpt", "my own.py:Mine"), "readout": ("cosine", "diagonal"), "vehicles": 3, "ridge": 0},
     ],
 )
@@ -110,6 +115,7 @@ def test_every_setting_reaches_the_plan():
         "ridge": 0.3,
         "cov_ridge": 0.4,
     }
+    assert plan_of(make_config({"partition": "vehicle"}), rare=1, seed=6).partition == "vehicle"
     plan = plan_of(make_config(changed), rare=1, seed=6)
     assert (plan.rare, plan.seed, plan.readouts) == (1, 6, changed.pop("readout"))
     assert plan.events == (Event(20, 3, "leave"), Event(30, 4, "join"))

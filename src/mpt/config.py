@@ -34,7 +34,7 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     dataset: Annotated[
-        str, Field(description="road, digits, parquet:PREFIX, folder:PATH, npz:PATH, hf:NAME, or yours")
+        str, Field(description="road, digits, parquet:PREFIX, folder:PATH, nuimages:ROOT, ..., as in `mpt datasets`")
     ] = "road"
     rare: Annotated[str, Field(description="the class that departs, by name or index")] = "truck"
     methods: Annotated[
@@ -45,6 +45,10 @@ class RunConfig(BaseModel):
         None
     )
     per_class: Annotated[int, Field(ge=10, description="training samples of a class, at most")] = 1000
+    partition: Annotated[
+        Literal["concentrate", "vehicle"],
+        Field(description="who holds what: concentrate, or vehicle: who recorded it, as nuimages says"),
+    ] = "concentrate"
     vehicles: Annotated[int | None, Field(ge=2, description="default: as many as classes")] = None
     remaining: Annotated[float, Field(ge=0, lt=1, description="fraction of the rare class that stays behind")] = 0.02
     dirichlet: Annotated[float | None, Field(gt=0, description="uneven split of the other classes; default: even")] = (
@@ -105,6 +109,9 @@ class RunConfig(BaseModel):
         if self.depart_at >= self.rounds:
             raise ValueError(f"depart_at: {self.depart_at}, should be below {self.rounds}, the number of rounds")
         check_rounds(parse_events(self.events), self.rounds)
+        for name in ("vehicles", "remaining", "dirichlet") if self.partition == "vehicle" else ():
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name}: {getattr(self, name)}, should be left out with partition vehicle")
         return self
 
     def to_toml(self) -> str:

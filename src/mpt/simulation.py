@@ -111,12 +111,12 @@ def simulate(
             finished one is read and not run again, but for seeds that are new.
         overwrite: whatever run is in the folder, begin anew.
         progress: called after every round.
-        say: takes a sentence on what was found in the folder.
+        say: takes a sentence on what was left out of the dataset, and on what was found in the folder.
 
     Raises:
         Stopped: on Ctrl-C, after what has been done is on the disk.
     """
-    run = _Run.of(config)
+    run = _Run.of(config, say)
     if out is None:
         return Result(config, run.manifest, run.go(Checkpoint("", 0, None, Tables()), None, progress))
     folder = Folder(_made(Path(out)), config, run.manifest, run.device, say)
@@ -152,19 +152,21 @@ class _Run:
     manifest: dict[str, Any]
 
     @classmethod
-    def of(cls, config: RunConfig) -> "_Run":
+    def of(cls, config: RunConfig, say: Callable[[str], None]) -> "_Run":
         """Everything that can be wrong with the settings is said here."""
         names = [find_method(name).name for name in config.methods]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise ConfigError(f"methods: two are called {twice!r}, should differ in their names")
         device = choose_device(config.device)
-        dataset = load(config.dataset, image_size=config.image_size).limited(config.per_class)
+        dataset = load(config.dataset, image_size=config.image_size, per_class=config.per_class, say=say)
         rare = dataset.class_index(config.rare)
         dataset.require(rare, 10)
         dataset.require(rare, 1, "test")
         plans = [plan_of(config, rare, seed) for seed in range(config.seeds)]
         federations = [Federation(dataset, plan, torch.device(device)) for plan in plans]
+        if config.partition == "vehicle":
+            say(_who_leaves(federations[0]))
         return cls(config, dataset, device, rare, manifest_of(config, federations, device))
 
     def go(self, begun: Checkpoint, folder: Folder | None, progress: Progress | None) -> Tables:
@@ -224,6 +226,7 @@ def plan_of(config: RunConfig, rare: int, seed: int) -> Plan:
         rare=rare,
         methods=config.methods,
         backbone=config.backbone,
+        partition=config.partition,
         vehicles=config.vehicles,
         remaining=config.remaining,
         dirichlet=config.dirichlet,
@@ -310,6 +313,7 @@ def manifest_of(config: RunConfig, federations: Sequence[Federation], device: st
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
         "dataset": dataset.name,
         "dataset_fingerprint": dataset.fingerprint(),
+        "dataset_notes": list(dataset.notes),
         "method_files": {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()},
         "classes": list(dataset.classes),
         "rare": first.plan.rare,
@@ -318,10 +322,20 @@ def manifest_of(config: RunConfig, federations: Sequence[Federation], device: st
             "test": [int(np.sum(dataset.test.labels == c)) for c in classes],
         },
         "vehicles": len(first.labels),
+        "vehicle_names": list(first.partition.names),
         "remaining_samples": [federation.partition.remaining for federation in federations],
         "feature_dim": first.model.dim,
         "model_bytes": sum(tensor.numel() * tensor.element_size() for tensor in state.values()),
     }
+
+
+def _who_leaves(federation: Federation) -> str:
+    partition, rare = federation.partition, federation.dataset.classes[federation.plan.rare]
+    held = federation.dataset.count(federation.plan.rare) - partition.remaining
+    return (
+        f"partition: vehicle {partition.owner} ({partition.names[partition.owner]}) leaves with {held} samples of "
+        f"{rare!r}; {partition.remaining} remain on the {len(partition.holdings) - 1} others"
+    )
 
 
 def _made(out: Path) -> Path:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpt.data import DataError, Dataset, Split
+from mpt.data.resize import resized
 
 from .samples import CLASSES, assert_one_sentence, make_dataset
 
@@ -88,6 +89,19 @@ def test_limited_depends_on_the_seed_and_on_no_other_class():
     assert np.array_equal(mine.images[mine.labels == 2], theirs.images[theirs.labels == 2])
 
 
+def test_vehicles_go_with_their_samples():
+    vehicles = np.array(["n3", "n1", "n2", "n1", "n3", "n2"])
+    train = Split(IMAGES[..., :1], LABELS, vehicles)
+    dataset = Dataset("own", CLASSES, train, train)
+    assert dataset.rgb().train.vehicles.tolist() == vehicles.tolist()
+    assert resized(dataset, 5).test.vehicles.tolist() == vehicles.tolist()
+    assert train.take(np.array([4, 2])).vehicles.tolist() == ["n3", "n2"]
+    assert not train.vehicles.flags.writeable
+    prints = {Dataset("own", CLASSES, Split(IMAGES, LABELS, v), Split(IMAGES, LABELS))
+              .fingerprint() for v in (None, vehicles, np.array(["n31", "n", "n2", "n1", "n3", "n2"]))}  # fmt: skip
+    assert len(prints) == 3
+
+
 def test_rgb_repeats_grey():
     grey = make_dataset(channels=1)
     assert grey.rgb().image_shape == (8, 8, 3)
@@ -113,6 +127,12 @@ CASES = {
         lambda: Split(IMAGES[..., 0], LABELS),
         r"shape is \(6, 8, 8\), should be \(N, H, W, C\)",
     ),
+    "a vehicle without a name": (
+        lambda: Split(IMAGES, LABELS, np.array(["a", ""] * 3)),
+        r"vehicles: <U1 of shape \(6,\), should be a text that is not empty for each of the 6 images",
+    ),
+    "too few vehicles": (lambda: Split(IMAGES, LABELS, np.array(["a"])), r"vehicles: <U1 of shape \(1,\)"),
+    "vehicles by number": (lambda: Split(IMAGES, LABELS, LABELS), "vehicles: int64"),
     "two channels": (
         lambda: Split(IMAGES[..., :2], LABELS),
         r"\(6, 8, 8, 2\), should be \(N, H, W, C\) with C = 1 or 3",

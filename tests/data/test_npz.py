@@ -16,6 +16,19 @@ def test_a_dataset_comes_back_whole(tmp_path, channels):
     assert load(f"npz:{path}", image_size=20).image_shape == (20, 20, channels)
 
 
+def test_vehicles_and_notes_come_back(tmp_path):
+    dataset = make_dataset()
+    vehicles = np.array([f"n{i}" for i in range(len(dataset.train))])
+    train = type(dataset.train)(dataset.train.images, dataset.train.labels, vehicles)
+    dataset = type(dataset)("own", CLASSES, train, dataset.test, notes=("left out: broken images 3",))
+    said = []
+    back = load(f"npz:{save_npz(dataset, tmp_path / 'x.npz')}", say=said.append)
+    assert back.train.vehicles.tolist() == vehicles.tolist()
+    assert back.test.vehicles is None
+    assert back.notes == dataset.notes
+    assert said == [f"npz:{tmp_path / 'x.npz'}: left out: broken images 3"]
+
+
 def test_a_path_in_the_home_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     save_npz(make_dataset(), tmp_path / "x.npz")

@@ -31,6 +31,7 @@ CASES = {
     "a number too low": (lambda: load("road?test=0"), "test is '0', should be an integer of at least 1"),
     "a negative seed in the spec": (lambda: load("road?seed=-1"), "seed is '-1', should be an integer of at least 0"),
     "a negative seed": (lambda: load("road", seed=-1), "seed: -1, should not be negative"),
+    "no samples wanted": (lambda: load("road", per_class=0), "per_class: 0, should be at least 1"),
     "images too small": (lambda: load("road", image_size=4), "image_size: 4, should be 8 to 1024"),
     "images too large": (lambda: load("road", image_size=5000), "image_size: 5000, should be 8 to 1024"),
 }
@@ -45,7 +46,7 @@ def test_bad_input_is_refused_with_a_sentence(case):
 
 
 def test_every_loader_has_one_line():
-    assert list(LOADERS) == ["road", "digits", "parquet", "folder", "npz", "hf"]
+    assert list(LOADERS) == ["road", "digits", "parquet", "folder", "nuimages", "car1000", "npz", "hf"]
     lines = usages()
     assert next(iter(lines)) == "road?train=...&test=...&seed=..."
     assert list(lines)[-1] == "pkg.module:function"

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpt.federation.partition import PartitionError, concentrate
+from mpt.federation.partition import PartitionError, by_vehicle, concentrate
 
 LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(5), 200))
 
@@ -53,3 +53,22 @@ def test_what_cannot_be_is_said(change, message):
     options = {"rare": 3, "vehicles": 4, "remaining": 0.1, "rng": np.random.default_rng(0), **change}
     with pytest.raises(PartitionError, match=message):
         concentrate(LABELS, **options)
+
+
+def test_samples_stay_with_the_vehicles_that_recorded_them():
+    rng = np.random.default_rng(3)
+    vehicles = np.array(["n015", "n003", "n008"])[rng.integers(0, 3, 1000)]
+    vehicles[(LABELS == 3) & (vehicles == "n008")] = "n003"
+    parts = by_vehicle(LABELS, 3, vehicles)
+    assert parts.names == ("n003", "n008", "n015")
+    for v, name in enumerate(parts.names):
+        assert parts.holdings[v].tolist() == [i for i in range(1000) if vehicles[i] == name]
+    assert parts.owner == 0
+    assert parts.remaining == sum(1 for i in range(1000) if LABELS[i] == 3 and vehicles[i] == "n015") > 0
+
+
+def test_recordings_of_one_vehicle_or_without_the_class_cannot_be_left_by_it():
+    with pytest.raises(PartitionError, match="all samples are of vehicle 'n003', should be of at least 2"):
+        by_vehicle(LABELS, 3, np.full(1000, "n003"))
+    with pytest.raises(PartitionError, match="rare: class 9 has no samples"):
+        by_vehicle(LABELS, 9, np.array(["a", "b"] * 500))

@@ -40,10 +40,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--zoom", type=int, default=1, help="enlarge each pixel to so many (1)")
     parser.add_argument("--colours", type=int, help="use no more than so many, up to 256, for a smaller file")
     parser.add_argument("--image-size", type=int, help="the images' side")
+    parser.add_argument("--per-class", type=int, help="training samples of a class, where reading all takes long")
     options = parser.parse_args(arguments)
     try:
         pillow = require_pillow(Request("contact_sheet"))
-        dataset = load(options.spec, image_size=options.image_size)
+        dataset = load(options.spec, image_size=options.image_size, per_class=options.per_class)
         page = pillow.fromarray(sheet(dataset, options.columns, options.zoom))
         page = page.quantize(options.colours) if options.colours else page
         page.save(options.out, "PNG", optimize=True)

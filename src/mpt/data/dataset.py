@@ -3,7 +3,7 @@
 import hashlib
 import operator
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from mpt.data.errors import DataError
 
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
+Texts = NDArray[np.str_]
 SplitName = Literal["train", "test"]
 
 SPLITS: tuple[SplitName, SplitName] = ("train", "test")
@@ -27,10 +28,12 @@ class Split:
     Attributes:
         images: (N, H, W, C) uint8, N at least 1, C = 1 (grey) or 3 (RGB).
         labels: (N,) int64, indices into the dataset's classes.
+        vehicles: (N,) text, the vehicle that recorded each sample; None where nothing is known of it.
     """
 
     images: Images
     labels: Labels
+    vehicles: Texts | None = None
 
     def __post_init__(self) -> None:
         images, labels = _as_array(self.images, "images"), _as_array(self.labels, "labels")
@@ -48,6 +51,14 @@ class Split:
             raise DataError(f"labels: sample {int(np.argmin(labels))} has {labels.min()}, should not be negative")
         object.__setattr__(self, "images", _fixed(np.ascontiguousarray(images)))
         object.__setattr__(self, "labels", _fixed(np.array(labels, dtype=np.int64)))
+        if self.vehicles is not None:
+            vehicles = _as_array(self.vehicles, "vehicles")
+            if vehicles.dtype.kind != "U" or vehicles.shape != labels.shape or not np.all(vehicles != ""):
+                raise DataError(
+                    f"vehicles: {vehicles.dtype} of shape {vehicles.shape}, should be a text that is not empty "
+                    f"for each of the {len(images)} images"
+                )
+            object.__setattr__(self, "vehicles", _fixed(np.array(vehicles)))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -68,12 +79,20 @@ class Split:
 
     def take(self, indices: NDArray[np.integer[Any]]) -> "Split":
         """The samples at `indices` (M,), in that order."""
-        return Split(self.images[indices], self.labels[indices])
+        vehicles = None if self.vehicles is None else self.vehicles[indices]
+        return Split(self.images[indices], self.labels[indices], vehicles)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """A training and a test split over the same classes, all images of one size.
+
+    Attributes:
+        name: what it is called.
+        classes: the classes' names.
+        train: what vehicles hold.
+        test: what methods are read out on.
+        notes: what the loader left out, a clause each.
 
     Example:
         >>> grey = Split(np.zeros((4, 8, 8, 1), dtype=np.uint8), np.array([0, 1, 0, 1]))
@@ -88,6 +107,7 @@ class Dataset:
     classes: tuple[str, ...]
     train: Split
     test: Split
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -157,7 +177,7 @@ class Dataset:
         return have
 
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits that stand for classes, images and labels; the name does not count."""
+        """Sixteen hexadecimal digits for classes, images, labels and vehicles; name and notes do not count."""
         return self._fingerprint
 
     @cached_property
@@ -169,6 +189,8 @@ class Dataset:
             digest.update(repr(split.images.shape).encode())
             digest.update(split.images.data)
             digest.update(split.labels.astype("<i8").data)
+            for vehicle in () if split.vehicles is None else split.vehicles.tolist():
+                digest.update(f"{len(vehicle.encode())}:".encode() + vehicle.encode())
         return digest.hexdigest()[:16]
 
     def limited(self, per_class: int, *, seed: int = 0) -> "Dataset":
@@ -192,7 +214,7 @@ class Dataset:
         """The same dataset with three channels; grey is repeated."""
         if self.image_shape[2] == 3:
             return self
-        train, test = (Split(np.repeat(s.images, 3, axis=3), s.labels) for s in (self.train, self.test))
+        train, test = (replace(s, images=np.repeat(s.images, 3, axis=3)) for s in (self.train, self.test))
         return replace(self, train=train, test=test)
 
     def __repr__(self) -> str:

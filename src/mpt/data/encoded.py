@@ -90,6 +90,13 @@ def header(pillow: ModuleType, encoded: Encoded) -> Header:
 
 def pixels(pillow: ModuleType, encoded: Encoded, side: int, grey: bool) -> Images:
     """(side, side, C) of one image, antialiased bilinear where its size differs."""
+    with upright(pillow, encoded, grey) as image:
+        return squeezed(pillow, image, side)
+
+
+@contextmanager
+def upright(pillow: ModuleType, encoded: Encoded, grey: bool) -> Iterator[Any]:
+    """The image, decoded, its orientation applied, in grey or RGB; `DataError` where that cannot be."""
     from PIL import ImageOps
 
     with _opened(pillow, encoded) as opened:
@@ -98,11 +105,15 @@ def pixels(pillow: ModuleType, encoded: Encoded, side: int, grey: bool) -> Image
             image = pillow.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         if image.mode in ("P", "PA"):
             image = image.convert("RGBA")
-        image = image.convert("L" if grey else "RGB")
-        if image.size != (side, side):
-            image = image.resize((side, side), pillow.Resampling.BILINEAR)
-        array: Images = np.array(image, dtype=np.uint8)
-    return array[:, :, None] if grey else array
+        yield image.convert("L" if grey else "RGB")
+
+
+def squeezed(pillow: ModuleType, image: Any, side: int) -> Images:
+    """(side, side, C) of an image in grey or RGB."""
+    if image.size != (side, side):
+        image = image.resize((side, side), pillow.Resampling.BILINEAR)
+    array: Images = np.array(image, dtype=np.uint8)
+    return array[:, :, None] if array.ndim == 2 else array
 
 
 @contextmanager

@@ -13,15 +13,21 @@ from mpt.data.resize import resized
 
 VERSION = 1
 _FIELDS = ("version", "name", "classes", "train_images", "train_labels", "test_images", "test_labels")
+_OPTIONAL = ("train_vehicles", "test_vehicles", "notes")
 
 
 def save_npz(dataset: Dataset, path: str | Path) -> Path:
     """Write `dataset` to `path`, compressed; `load("npz:PATH")` reads it, on any machine with NumPy."""
     target = Path(path)
     arrays = {"version": np.array(VERSION), "name": np.array(dataset.name), "classes": np.array(dataset.classes)}
+    if dataset.notes:
+        arrays["notes"] = np.array(dataset.notes)
     for which in SPLITS:
         arrays[f"{which}_images"] = dataset.split(which).images
         arrays[f"{which}_labels"] = dataset.split(which).labels
+        vehicles = dataset.split(which).vehicles
+        if vehicles is not None:
+            arrays[f"{which}_vehicles"] = vehicles
     try:
         with target.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
@@ -40,7 +46,7 @@ def load_npz(request: Request) -> Dataset:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             missing = [f for f in _FIELDS if f not in stored]
-            fields = {} if missing else {f: stored[f] for f in _FIELDS}
+            fields = {} if missing else {f: stored[f] for f in (*_FIELDS, *_OPTIONAL) if f in stored}
     except (
         OSError,
         ValueError,
@@ -60,8 +66,9 @@ def load_npz(request: Request) -> Dataset:
         dataset = Dataset(
             str(fields["name"]),
             tuple(str(c) for c in fields["classes"].ravel()),
-            Split(fields["train_images"], fields["train_labels"]),
-            Split(fields["test_images"], fields["test_labels"]),
+            Split(fields["train_images"], fields["train_labels"], fields.get("train_vehicles")),
+            Split(fields["test_images"], fields["test_labels"], fields.get("test_vehicles")),
+            notes=tuple(str(note) for note in fields.get("notes", np.array(())).ravel()),
         )
     except DataError as error:
         raise request.error(str(error)) from None

@@ -1,8 +1,10 @@
 """Every loader by the word that its specs begin with, and `load`."""
 
+import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from mpt.data.car1000 import load_car1000
 from mpt.data.dataset import Dataset
 from mpt.data.digits import load_digits
 from mpt.data.errors import DataError
@@ -10,11 +12,13 @@ from mpt.data.folder import load_folder
 from mpt.data.function import load_function, looks_like_function
 from mpt.data.hub import load_hub
 from mpt.data.npz import load_npz
+from mpt.data.nuimages import load_nuimages
 from mpt.data.parquet import load_parquet
 from mpt.data.request import Request, split_options
 from mpt.data.road import load_road
 
 LARGEST_SIDE = 1024
+_LOG = logging.getLogger("mpt")
 
 
 class Loader(NamedTuple):
@@ -36,6 +40,14 @@ LOADERS: dict[str, Loader] = {
         ("image", "label"),
     ),
     "folder": Loader(load_folder, "a folder with train/ and test/, in each a folder of images per class", "PATH"),
+    "nuimages": Loader(
+        load_nuimages, "objects cut from the images of a nuImages folder, eight classes or your own", "ROOT",
+        ("train", "test", "min_side", "groups", "test_per_class"),
+    ),
+    "car1000": Loader(
+        load_car1000, "cars in a folder with labels.csv (path,type,size,split), by type or sedans by size", "ROOT",
+        ("level", "test_per_class"),
+    ),
     "npz": Loader(load_npz, "a file that mpt.data.save_npz wrote; needs NumPy alone", "PATH"),
     "hf": Loader(
         load_hub, "a dataset of the Hugging Face hub, where the package datasets is installed", "NAME",
@@ -55,14 +67,24 @@ def usages() -> dict[str, str]:
     return lines | {FUNCTION: "your own function, which returns a Dataset"}
 
 
-def load(spec: str, *, image_size: int | None = None, seed: int = 0) -> Dataset:
+def load(
+    spec: str,
+    *,
+    image_size: int | None = None,
+    per_class: int | None = None,
+    seed: int = 0,
+    say: Callable[[str], None] = _LOG.warning,
+) -> Dataset:
     """The dataset that `spec` names; `docs/data.md` has every form.
 
     Args:
         spec: for instance `road`, `road?train=500`, `digits`, `parquet:PREFIX`, `folder:PATH`, `npz:PATH`, `hf:NAME`,
-            `pkg.module:function`.
+            `nuimages:ROOT`, `car1000:ROOT`, `pkg.module:function`.
         image_size: the side of the square images wanted; None leaves it to the loader.
+        per_class: training samples of a class at most, as `Dataset.limited` has them; `nuimages` and `car1000` read no
+            more than that. None for all.
         seed: of what is drawn (`road`); sets that exist are the same under every seed.
+        say: takes a sentence on what was left out.
 
     Raises:
         DataError: with one sentence, whatever is wrong.
@@ -73,6 +95,15 @@ def load(spec: str, *, image_size: int | None = None, seed: int = 0) -> Dataset:
         raise DataError(f"image_size: {image_size}, should be 8 to {LARGEST_SIDE}")
     if seed < 0:
         raise DataError(f"seed: {seed}, should not be negative")
+    if per_class is not None and per_class < 1:
+        raise DataError(f"per_class: {per_class}, should be at least 1")
+    dataset = _found(spec, image_size, seed, per_class, say)
+    for note in dataset.notes:
+        say(f"{spec}: {note}")
+    return dataset if per_class is None else dataset.limited(per_class)
+
+
+def _found(spec: str, image_size: int | None, seed: int, per_class: int | None, say: Callable[[str], None]) -> Dataset:
     head, options = split_options(spec)
     word, colon, target = head.partition(":")
     if word not in LOADERS:
@@ -81,7 +112,7 @@ def load(spec: str, *, image_size: int | None = None, seed: int = 0) -> Dataset:
             raise DataError(f"dataset: {spec!r} is none that is known, should be one of {known}")
         if options:
             raise DataError(f"{spec}: a function takes no options, should end before the question mark")
-        return load_function(Request(spec, head, options, image_size, seed))
+        return load_function(Request(spec, head, options, image_size, seed, per_class, say))
     loader = LOADERS[word]
     if bool(target) != bool(loader.target) or (colon and not target):
         wanted = f"{word}:{loader.target}" if loader.target else word
@@ -90,4 +121,4 @@ def load(spec: str, *, image_size: int | None = None, seed: int = 0) -> Dataset:
         if option not in loader.options:
             allowed = f"one of {', '.join(loader.options)}" if loader.options else "left out, there are none"
             raise DataError(f"{spec}: no option {option!r} for {word}, should be {allowed}")
-    return loader.load(Request(spec, target, options, image_size, seed))
+    return loader.load(Request(spec, target, options, image_size, seed, per_class, say))

@@ -1,6 +1,7 @@
 """A dataset spec taken apart: `parquet:cars?label=model` is the loader parquet, target cars, option label."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +18,9 @@ class Request:
         options: what stands after the question mark, `a=1&b=2`.
         image_size: the side of the square images wanted, or None for the loader's own choice.
         seed: for what a loader draws.
+        per_class: training samples of a class that are wanted at most, for loaders that need not read the others; None
+            for all.
+        say: takes a sentence for the user.
     """
 
     spec: str
@@ -24,6 +28,8 @@ class Request:
     options: Mapping[str, str] = field(default_factory=dict)
     image_size: int | None = None
     seed: int = 0
+    per_class: int | None = None
+    say: Callable[[str], None] = logging.getLogger("mpt").warning
 
     @property
     def path(self) -> Path:

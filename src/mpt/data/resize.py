@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mpt.data.dataset import Dataset, Images, Split
+from mpt.data.dataset import Dataset, Images
 
 _BLOCK = 256
 
@@ -14,7 +14,7 @@ def resized(dataset: Dataset, image_size: int | None) -> Dataset:
     """`dataset` with square images of that side; itself where they have it or None is asked for."""
     if image_size is None or dataset.image_shape[:2] == (image_size, image_size):
         return dataset
-    train, test = (Split(resize(s.images, image_size), s.labels) for s in (dataset.train, dataset.test))
+    train, test = (replace(s, images=resize(s.images, image_size)) for s in (dataset.train, dataset.test))
     return replace(dataset, train=train, test=test)
 
 

@@ -15,7 +15,7 @@ from mpt.federation.background import Background, few_threads, precisely
 from mpt.federation.evaluation import Anchor, Judge, Row, Seen
 from mpt.federation.features import Features
 from mpt.federation.grouped import Groups, chunks, group
-from mpt.federation.partition import Partition, concentrate
+from mpt.federation.partition import Partition, PartitionError, by_vehicle, concentrate
 from mpt.federation.plan import Plan
 from mpt.federation.scenario import Event, PlanError, check_vehicles, departure, left_after, present
 from mpt.federation.trainers import fast_trainer
@@ -182,18 +182,29 @@ class Federation:
         self.methods = self.methods or [
             find_method(name, ridge=plan.ridge, cov_ridge=plan.cov_ridge) for name in plan.methods
         ]
-        self.partition = concentrate(
-            dataset.train.labels,
-            plan.rare,
-            vehicles=plan.vehicles or dataset.num_classes,
-            remaining=plan.remaining,
-            rng=numpy_generator(plan.seed, "partition"),
-            dirichlet=plan.dirichlet,
-        )
+        self.partition = self._partition()
         self.labels = {v: dataset.train.labels[held] for v, held in self.partition.holdings.items()}
         check_vehicles(plan.events, self.labels, self.partition.owner)
         self.trainings = tuple(t for t in TRAININGS if any(m.training == t for m in self.methods))
         self._check_somebody_trains()
+
+    def _partition(self) -> Partition:
+        plan, train = self.plan, self.dataset.train
+        if plan.partition == "vehicle":
+            if train.vehicles is None:
+                raise PartitionError(
+                    f"partition: vehicle, but {self.dataset.name} does not say which vehicle recorded a sample, should "
+                    "be concentrate, or the dataset one such as nuimages:ROOT"
+                )
+            return by_vehicle(train.labels, plan.rare, train.vehicles)
+        return concentrate(
+            train.labels,
+            plan.rare,
+            vehicles=plan.vehicles or self.dataset.num_classes,
+            remaining=plan.remaining,
+            rng=numpy_generator(plan.seed, "partition"),
+            dirichlet=plan.dirichlet,
+        )
 
     @cached_property
     def vehicles(self) -> dict[int, Samples]:

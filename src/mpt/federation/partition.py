@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpt.core.validation import Ints
 
@@ -21,12 +22,35 @@ class Partition:
         owner: the vehicle that holds the rare class but for the remaining samples.
         rare: that class.
         remaining: number of its samples on the other vehicles.
+        names: of the vehicles, by id; empty where they have none.
     """
 
     holdings: Mapping[int, Ints]
     owner: int
     rare: int
     remaining: int
+    names: tuple[str, ...] = ()
+
+
+def by_vehicle(labels: Ints, rare: int, vehicles: NDArray[np.str_]) -> Partition:
+    """Leave the samples with the vehicles that recorded them, numbered in the order of their names.
+
+    The one that holds most of the rare class departs, the first of several; what the others hold of it is what remains.
+
+    Args:
+        labels: (N,) class of each training sample.
+        rare: the class of which one vehicle holds most.
+        vehicles: (N,) name of the vehicle that recorded each sample.
+    """
+    names, holder = np.unique(vehicles, return_inverse=True)
+    if len(names) < 2:
+        raise PartitionError(f"partition: all samples are of vehicle {str(names[0])!r}, should be of at least 2")
+    held = np.bincount(holder[labels == rare], minlength=len(names))
+    if not held.any():
+        raise PartitionError(f"rare: class {rare} has no samples")
+    owner = int(np.argmax(held))
+    holdings = {v: np.flatnonzero(holder == v).astype(np.int64) for v in range(len(names))}
+    return Partition(holdings, owner, rare, int(held.sum() - held[owner]), tuple(map(str, names)))
 
 
 def concentrate(

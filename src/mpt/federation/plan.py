@@ -8,6 +8,7 @@ from mpt.federation.scenario import Event, PlanError, check_rounds
 from mpt.learning import Settings
 
 Engine = Literal["fast", "plain"]
+PartitionName = Literal["concentrate", "vehicle"]
 Precision = Literal["auto", "float32", "tf32", "bfloat16"]
 ReadoutName = Literal["mahalanobis", "diagonal", "euclidean", "cosine"]
 
@@ -20,6 +21,8 @@ class Plan:
         rare: index of the class that departs.
         methods: names, or `path.py:Class`.
         backbone: as `mpt.learning.build` takes it.
+        partition: "concentrate" spreads the samples so that one vehicle holds the rare class; "vehicle" leaves them
+            with the vehicles that recorded them, and `vehicles`, `remaining` and `dirichlet` do not count.
         vehicles: how many; None: as many as classes.
         remaining: fraction of the rare class that stays behind.
         dirichlet: concentration of the other classes' split; None: even.
@@ -41,6 +44,7 @@ class Plan:
     rare: int
     methods: tuple[str, ...]
     backbone: str = "cnn3"
+    partition: PartitionName = "concentrate"
     vehicles: int | None = None
     remaining: float = 0.02
     dirichlet: float | None = None

@@ -46,5 +46,4 @@ def samples(split: Split) -> Samples:
 @lru_cache(2)
 def loaded(name: str, *, image_size: int, per_class: int) -> Dataset:
     """A dataset by any name of `mpt run`; 0 stands for what the dataset has. Simulated vehicles share it."""
-    dataset = load(name, image_size=image_size or None)
-    return dataset.limited(per_class) if per_class else dataset
+    return load(name, image_size=image_size or None, per_class=per_class or None)

@@ -78,13 +78,15 @@ def _series_style(looks: Sequence[Look]) -> str:
 def _header(run: Run, summaries: Sequence[Summary], looks: Sequence[Look]) -> str:
     remaining = run.manifest.get("remaining_samples")
     counts = sorted(set(remaining)) if isinstance(remaining, list) and remaining else []
-    share = run.config.get("remaining")
+    share = None if run.config.get("partition") == "vehicle" else run.config.get("remaining")
     facts = [f"{run.config.get('dataset', '')}, {len(run.classes)} classes", str(run.config.get("backbone", ""))]
     if isinstance(run.manifest.get("vehicles"), int):
         facts.append(f"{run.manifest['vehicles']} vehicles")
+    samples = f"{_range(counts)} sample{'' if counts == [1] else 's'}" if counts else ""
     if isinstance(share, int | float):
-        kept = f", {_range(counts)} sample{'' if counts == [1] else 's'}" if counts else ""
-        facts.append(f"{100 * share:g}% of {run.rare_name} remain{kept}")
+        facts.append(f"{100 * share:g}% of {run.rare_name} remain{samples and f', {samples}'}")
+    elif samples:
+        facts.append(f"{samples} of {run.rare_name} remain")
     facts.append(f"{run.rounds} rounds")
     facts.append("1 seed" if len(run.seeds) == 1 else f"{len(run.seeds)} seeds")
     sentences = "".join(f'<p class="verdict">{esc(s)}</p>' for s in verdict(run, summaries, looks))
