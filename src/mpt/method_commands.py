@@ -1,4 +1,4 @@
-"""The command line for those who write methods: `mpt replay`."""
+"""The command line for those who write methods: `mpt replay` and `mpt check-method`."""
 
 import time
 from pathlib import Path
@@ -11,6 +11,7 @@ import typer
 def add_to(app: typer.Typer) -> None:
     """Add these commands to `mpt`."""
     app.command()(replay)
+    app.command()(check_method)
 
 
 def replay(
@@ -52,3 +53,23 @@ def replay(
     if found.new:
         note(f"{', '.join(found.new)}: replayed in {time.perf_counter() - start:.1f} s, in {folder / 'replay'}")
     click.echo(str(found.report))
+
+
+def check_method(
+    method: Annotated[str, typer.Argument(metavar="METHOD", help="path.py:Class, or a name as in `mpt methods`")],
+) -> None:
+    """Whether a method keeps the protocol: bytes counted, no data of single samples, deterministic."""
+    from mpt.checking import check_method as checks_of
+    from mpt.methods import MethodError
+
+    try:
+        checks = checks_of(method)
+    except MethodError as error:
+        raise click.UsageError(str(error)) from error
+    for check in checks:
+        word = {True: "ok", False: "FAILED", None: "-"}[check.passed]
+        click.echo(f"{word:7} {check.name}{': ' if check.said else ''}{check.said}")
+    failed = sum(check.passed is False for check in checks)
+    click.echo(f"{method} keeps the protocol" if not failed else f"{method}: {failed} of {len(checks)} checks failed")
+    if failed:
+        raise typer.Exit(1)
