@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -127,6 +130,15 @@ def test_recording_changes_no_number(light, tmp_path):
     assert not (tmp_path / "record").exists()
 
 
+def same_record(one, other):
+    assert len(list(Record.of(one).path.iterdir())) == len(list(Record.of(other).path.iterdir()))
+    for path in Record.of(one).path.iterdir():
+        with np.load(path) as mine, np.load(other / "record" / path.name) as theirs:
+            assert set(mine) == set(theirs)
+            for name in mine:
+                np.testing.assert_array_equal(mine[name], theirs[name])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("at", [(0, 2), (0, 3), (1, 4)])
 def test_a_run_that_crashed_and_went_on_has_the_whole_record(light, tmp_path, at):
@@ -139,11 +151,41 @@ def test_a_run_that_crashed_and_went_on_has_the_whole_record(light, tmp_path, at
     with pytest.raises(RuntimeError, match="crash"):
         simulate(config, out=tmp_path, progress=crash)
     simulate(config, out=tmp_path, say=lambda _: None)
-    for path in Record.of(folder).path.iterdir():
-        with np.load(path) as one, np.load(tmp_path / "record" / path.name) as other:
-            assert set(one) == set(other)
-            for name in one:
-                np.testing.assert_array_equal(one[name], other[name])
+    same_record(folder, tmp_path)
+
+
+DIES = """
+import os, signal, sys
+from fnmatch import fnmatch
+from pathlib import Path
+when, which = sys.argv[1:3]
+replace = os.replace
+def replace_and_die(partial, path):
+    dies = fnmatch(str(path), which)
+    if not dies or when == "after":
+        replace(partial, path)
+    if dies:
+        os.kill(os.getpid(), signal.SIGKILL)
+os.replace = replace_and_die
+from mpt.config import make_config, read_toml
+from mpt.simulation import simulate
+simulate(make_config(read_toml(Path(sys.argv[3]))), out=sys.argv[4])
+"""
+
+
+@pytest.mark.slow
+def test_killed_while_a_round_is_recorded_it_goes_on_with_the_whole_record(light, tmp_path):
+    config, folder, _ = light
+    settings, out = tmp_path / "settings.toml", tmp_path / "out"
+    settings.write_text(config.to_toml())
+    for dies in (("before", "*/0000-samples.npz"), ("before", "*/0000-000004.npz"), ("after", "*/0001-000002.npz")):
+        line = [sys.executable, "-c", DIES, *dies, settings, out]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=200, check=False)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    simulate(config, out=out, say=lambda _: None)
+    same_record(folder, out)
+    assert not [path for path in (out / "record").iterdir() if "partial" in path.name]
+    assert replay(out, ["mpt", "sdc", "fedavg"]).again["sdc"].differ == 0
 
 
 def test_a_new_method_is_in_the_report_and_the_runs_own_files_stay(copied):
