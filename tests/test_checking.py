@@ -1,5 +1,7 @@
 """`mpt check-method`: what comes with MPT keeps the protocol, and each way of not keeping it is found."""
 
+import re
+
 import pytest
 
 for package in ("pydantic", "torch", "typer"):
@@ -151,6 +153,20 @@ def test_answers_in_a_form_of_their_own_are_compared_as_numbers(tmp_path):
         "track": "return kept, sum(np.frombuffer(a) for a in now.ask(b'', answer))",
     }
     assert failed(method(tmp_path, **plain)) == {}
+
+
+def test_the_methods_in_the_docs_are_what_they_say(tmp_path):
+    text = (Path(EXAMPLE.rpartition(":")[0]).parents[1] / "docs" / "add-a-method.md").read_text()
+    example, nearest = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert Path(EXAMPLE.rpartition(":")[0]).read_text().endswith(example)
+    path = tmp_path / "nearest.py"
+    path.write_text(nearest)
+    assert failed(f"{path}:Nearest") == {}
+    leaky = nearest.replace("(prototype,) = unpack(question)", "prototype = kept")
+    path.write_text(leaky.replace("local.earlier(), local.features", "local.earlier()[:20], local.features[:20]"))
+    found = failed(f"{path}:Nearest")
+    assert sorted(found) == sorted([COUNTED, SAMPLES])
+    assert all(f"    FAILED  {name}: {said}\n" in text for name, said in found.items())
 
 
 def test_the_command_lists_the_checks_and_leaves_with_what_they_say(tmp_path):
