@@ -119,10 +119,10 @@ def simulate(
     Raises:
         Stopped: on Ctrl-C, after what has been done is on the disk.
     """
-    if config.record and out is None:
-        raise ConfigError("record: there is no folder to record into, should come with --out DIR")
     run = _Run.of(config)
     if out is None:
+        if config.record:
+            raise ConfigError("record: there is no folder to record into, should come with --out DIR")
         return Result(config, run.manifest, run.go(Checkpoint("", 0, None, Tables()), None, progress))
     folder = Folder(_made(Path(out)), config, run.manifest, run.device, say)
     with folder.alone():
