@@ -349,7 +349,11 @@ def test_a_keyboard_interrupt_that_python_drops_stops_the_run_after_the_round():
 
 
 def command(config, out):
-    settings = [f"--{k.replace('_', '-')}={','.join(v) if isinstance(v, tuple) else v}" for k, v in config.items()]
+    settings = [
+        f"--{k.replace('_', '-')}={','.join(v) if isinstance(v, tuple) else v}"
+        for k, v in config.items()
+        if v is not False
+    ]
     return [sys.executable, "-m", "mpt", "run", *settings, "--out", str(out)]
 
 

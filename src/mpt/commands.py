@@ -1,4 +1,4 @@
-"""The command line: `mpt run`, `mpt report`, `mpt methods`, `mpt datasets`, and those of `mpt.fleet.commands`."""
+"""The command line: `mpt run`, `mpt report`, `mpt methods`, `mpt datasets`, and those of other modules."""
 
 import inspect
 import sys
@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from mpt.config import ConfigError, RunConfig, make_config, read_toml
 from mpt.fleet.commands import add_to as add_fleet_commands
 from mpt.fleet.flower.commands import vehicle
+from mpt.method_commands import add_to as add_method_commands
 from mpt.progress import Reporter
 
 WIDEST = 1000
@@ -41,7 +42,7 @@ class OneSentence(TyperGroup):
             Console(stderr=True).print(f"mpt: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
             code = 2
         except (KeyboardInterrupt, click.Abort):
-            _note("stopped")
+            note("stopped")
             code = 130
         if standalone_mode:
             sys.exit(code or 0)
@@ -71,6 +72,8 @@ def _run(config: Path | None, out: Path | None, overwrite: bool, track: str | No
     from mpt.federation.scenario import PlanError
     from mpt.learning import LearningError
     from mpt.methods import MethodError
+    from mpt.record import Record
+    from mpt.report.words import quantity
     from mpt.simulation import Stopped, simulate
     from mpt.tracking import track as tracker_of
 
@@ -81,7 +84,7 @@ def _run(config: Path | None, out: Path | None, overwrite: bool, track: str | No
             raise ConfigError("overwrite: there is no folder to overwrite, should come with --out DIR")
         tracker = None if track is None else tracker_of(track, chosen, out)
         with Reporter(chosen, console, tracker) as reporter:
-            result = simulate(chosen, out=out, overwrite=overwrite, progress=reporter, say=_note)
+            result = simulate(chosen, out=out, overwrite=overwrite, progress=reporter, say=note)
     except (ConfigError, DataError, LearningError, MethodError, PartitionError, PlanError, StatisticsError) as error:
         raise click.UsageError(str(error)) from error
     except OSError as error:
@@ -89,19 +92,20 @@ def _run(config: Path | None, out: Path | None, overwrite: bool, track: str | No
             raise
         raise click.UsageError(f"out: {error.filename or out} cannot be written or read ({error.strerror})") from error
     except Stopped as stopped:
-        _note(str(stopped))
+        note(str(stopped))
         raise typer.Exit(130) from None
     if not result.computed:
-        _note(f"{out} holds the finished run of these settings: nothing was computed")
-    _print_summary(result)
+        note(f"{out} holds the finished run of these settings: nothing was computed")
+    print_summary(result.config, result.tables)
     if out is not None:
         files = "config.toml, manifest.json, samples.png, metrics.csv, costs.csv, diagnostics.csv, confusion.csv"
-        console.print(f"\nin {out}: {files}", highlight=False, soft_wrap=True)
+        record = f", record ({quantity(Record.of(out).size)})" if chosen.record else ""
+        console.print(f"\nin {out}: {files}{record}", highlight=False, soft_wrap=True)
         if result.report is not None:
             console.print(str(result.report), highlight=False, soft_wrap=True)
 
 
-def _note(sentence: str) -> None:
+def note(sentence: str) -> None:
     """A sentence that is no error, on standard error."""
     Console(stderr=True).print(f"mpt: {sentence}", markup=False, highlight=False, soft_wrap=True)
 
@@ -125,8 +129,8 @@ def _signature() -> inspect.Signature:
     for name, field in RunConfig.model_fields.items():
         default = ", ".join(field.default) if isinstance(field.default, tuple) else field.default
         kind: Any = field.annotation
-        kind = kind if kind in (int, float) else {int | None: int, float | None: float}.get(kind, str)
-        note = "" if field.default in (None, "") else f" (default: {default})"
+        kind = kind if kind in (int, float, bool) else {int | None: int, float | None: float}.get(kind, str)
+        note = "" if field.default in (None, "", False) else f" (default: {default})"
         option = typer.Option(f"--{name.replace('_', '-')}", help=f"{field.description}{note}", show_default=False)
         annotation = Annotated[kind | None, option]
         parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
@@ -177,16 +181,17 @@ def datasets() -> None:
     show(table)
 
 
+add_method_commands(app)
 add_fleet_commands(app)
 app.add_typer(vehicle, name="vehicle")
 
 
-def _print_summary(result: Any) -> None:
+def print_summary(config: RunConfig, tables: Any) -> None:
+    """A line a method and readout."""
     from mpt.report.words import quantity
     from mpt.simulation import summarize
 
-    config = result.config
-    summary = summarize(result.tables, config.depart_at)
+    summary = summarize(tables, config.depart_at)
     table = Table(
         Column("method", no_wrap=True),
         Column("readout", no_wrap=True),

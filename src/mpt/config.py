@@ -83,6 +83,9 @@ class RunConfig(BaseModel):
         Literal["auto", "float32", "tf32", "bfloat16"],
         Field(description="of the fast engine on a GPU: auto (bfloat16), bfloat16, tf32, float32"),
     ] = "auto"
+    record: Annotated[bool, Field(description="keep the evaluated rounds' features in DIR/record, for mpt replay")] = (
+        False
+    )
 
     @field_validator("methods", "readout", mode="before")
     @classmethod

@@ -16,6 +16,8 @@ from mpt.data.encoded import require_pillow
 from mpt.data.request import Request
 from mpt.federation.checkpoint import Checkpoint, CheckpointError, load, remove, save
 from mpt.federation.files import TakenError, alone, write_atomically
+from mpt.record import Record
+from mpt.replayed import Replayed
 from mpt.tables import COLUMNS, Tables
 
 CHECKPOINT_SECONDS = 20.0
@@ -58,6 +60,8 @@ class Folder:
     def clear(self) -> None:
         """Remove what an earlier run has left, and nothing else."""
         remove(self.checkpoints)
+        Record.of(self.path).remove()
+        Replayed.of(self.path).remove()
         for curves in (self.path / "tensorboard").rglob("events.out.tfevents.*"):
             curves.unlink()
         for name in (*_TABLES_AND_PAGE, "manifest.json", "config.toml"):
@@ -138,7 +142,7 @@ class Folder:
         """A folder without a manifest is none of ours: nothing that is there may be written over."""
         config = self.path / "config.toml"
         ours = config.exists() and config.read_bytes() == self.config.to_toml().encode()
-        for name in (*_TABLES_AND_PAGE, *(() if ours else ("config.toml",))):
+        for name in (*_TABLES_AND_PAGE, "record", "replay", *(() if ours else ("config.toml",))):
             if (self.path / name).exists():
                 raise ConfigError(f"out: {self.path} holds a {name} that is of no run; {_CHOICE}")
 

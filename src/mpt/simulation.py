@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import logging
 import platform
+import shutil
 import signal
 import subprocess
 import threading
@@ -29,6 +30,8 @@ from mpt.federation.scenario import parse_events
 from mpt.folder import Folder
 from mpt.learning import Settings
 from mpt.methods import file_of, find_method
+from mpt.record import Record, Recorder, Samples, expected_bytes
+from mpt.report.words import quantity
 from mpt.tables import Tables, tables_of
 
 _AVERAGED = (
@@ -118,6 +121,8 @@ def simulate(
     """
     run = _Run.of(config, say)
     if out is None:
+        if config.record:
+            raise ConfigError("record: there is no folder to record into, should come with --out DIR")
         return Result(config, run.manifest, run.go(Checkpoint("", 0, None, Tables()), None, progress))
     folder = Folder(_made(Path(out)), config, run.manifest, run.device, say)
     with folder.alone():
@@ -131,6 +136,7 @@ def _go_on(run: "_Run", folder: Folder, overwrite: bool, progress: Progress | No
     tables = folder.found()
     computed = tables is None or _seeds(tables) < run.config.seeds
     if tables is None or computed:
+        run.check_room(folder.path)
         begun = folder.begin(run.dataset, tables or Tables())
         if begun.seed or begun.round:
             where = f"after round {begun.round} of seed {begun.seed}" if begun.round else f"with seed {begun.seed}"
@@ -169,6 +175,21 @@ class _Run:
             say(_who_leaves(federations[0]))
         return cls(config, dataset, device, rare, manifest_of(config, federations, device))
 
+    def check_room(self, out: Path) -> None:
+        """`ConfigError` where the disk is too full for the record."""
+        if not self.config.record:
+            return
+        trainings = tuple({find_method(name).training for name in self.config.methods})
+        samples = len(self.dataset.train.labels) + len(self.dataset.test.labels)
+        plan = plan_of(self.config, self.rare, 0)
+        whole = self.config.seeds * expected_bytes(plan, trainings, samples, self.manifest["feature_dim"])
+        needed, free = whole - Record.of(out).size, shutil.disk_usage(out).free
+        if needed > free:
+            raise ConfigError(
+                f"record: will take about {quantity(needed)}, but {out} has {quantity(free)} left; a larger "
+                "--eval-every records fewer rounds"
+            )
+
     def go(self, begun: Checkpoint, folder: Folder | None, progress: Progress | None) -> Tables:
         """From there to the last round of the last seed."""
         last = begun
@@ -177,6 +198,11 @@ class _Run:
                 for seed in range(begun.seed, self.config.seeds):
                     plan = plan_of(self.config, self.rare, seed)
                     federation = Federation(self.dataset, plan, torch.device(self.device))
+                    if folder is not None and self.config.record:
+                        record = Record.of(folder.path)
+                        held = Samples(federation.labels, self.dataset.test.labels, federation.partition.owner)
+                        record.write_samples(seed, held)
+                        federation.record = Recorder(record, federation.presence)
                     start = (begun.state if seed == begun.seed else None) or federation.start()
                     for state, rows in rounds(federation, start):
                         measured = last.tables + tables_of(rows, (plan.depart_at, plan.rounds))

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from mpt.data import Dataset, Split
-from mpt.federation.background import Background, few_threads, precisely
-from mpt.federation.evaluation import Anchor, Judge, Row, Seen
+from mpt.federation.background import Background, precisely
+from mpt.federation.evaluation import Anchor, Row, Seen, evaluate, look
 from mpt.federation.features import Features
 from mpt.federation.grouped import Groups, chunks, group
 from mpt.federation.partition import Partition, PartitionError, by_vehicle, concentrate
 from mpt.federation.plan import Plan
-from mpt.federation.scenario import Event, PlanError, check_vehicles, departure, left_after, present
+from mpt.federation.presence import Presence
+from mpt.federation.scenario import PlanError, check_vehicles
 from mpt.federation.trainers import fast_trainer
 from mpt.federation.trainings import TRAININGS, Job, Samples, Trainer, participants, train_plain
 from mpt.learning import Classifier, build, embed, numpy_generator
@@ -164,6 +165,7 @@ class Federation:
     Attributes:
         trainer: trains the jobs of one round; all that differ come in one call. By default what the plan's engine says.
         methods: by default those that the plan names.
+        record: called in every evaluated round with its number and what the server sees of each training.
     """
 
     dataset: Dataset
@@ -171,6 +173,7 @@ class Federation:
     device: torch.device
     trainer: Trainer | None = None
     methods: Sequence[Method] = ()
+    record: Callable[[int, Mapping[Training, Seen]], None] | None = None
     partition: Partition = field(init=False)
     _earlier: dict[int, Features] = field(default_factory=dict, init=False)
     _groups: tuple[tuple[int, ...], Groups | None] = field(default=((), None), init=False)
@@ -185,6 +188,7 @@ class Federation:
         self.partition = self._partition()
         self.labels = {v: dataset.train.labels[held] for v, held in self.partition.holdings.items()}
         check_vehicles(plan.events, self.labels, self.partition.owner)
+        self.presence = Presence(plan, tuple(self.labels), self.partition.owner)
         self.trainings = tuple(t for t in TRAININGS if any(m.training == t for m in self.methods))
         self._check_somebody_trains()
 
@@ -298,40 +302,17 @@ class Federation:
         """The next round, given its new global models."""
         number, models = state.round + 1, self.trained(state, trained).models
         earlier = models if number == self.plan.depart_at else state.earlier
-        rows, kept, anchor = list[Row](), state.kept, state.anchor
         if not self.plan.evaluates(number):
-            return State(number, models, earlier, kept, anchor), rows
-        kept = dict(kept)
-        with few_threads(self.model.dim):
-            seen = self._seen(number, models, earlier)
-            judge = Judge(self.plan, number)
-            held_out = seen.get("held-out")
-            if held_out is not None and number == self.plan.depart_at:
-                anchor = held_out.anchor()
-            drift = None if held_out is None or anchor is None else held_out.drift(anchor)
-            for method in self.methods:
-                if getattr(method, "slow", False) and not self.plan.evaluates(number, slow=True):
-                    continue
-                mine = drift if method.training == "held-out" else None
-                rows.extend(judge.rows(method, seen[method.training], kept, mine))
+            return State(number, models, earlier, state.kept, state.anchor), []
+        seen = self._seen(number, models, earlier)
+        if self.record is not None:
+            self.record(number, seen)
+        rows, kept, anchor = evaluate(self.plan, number, self.methods, seen, state.kept, state.anchor)
         return State(number, models, earlier, kept, anchor), rows
-
-    def events(self, training: Training) -> tuple[Event, ...]:
-        """Who comes and goes in a training."""
-        gone = departure(self.partition.owner, after=self.plan.depart_at)
-        return self.plan.events + (gone if TRAININGS[training].departs else ())
-
-    def gone(self, training: Training, number: int) -> bool:
-        """Whether the departing vehicle has left before this round."""
-        return TRAININGS[training].departs and number > self.plan.depart_at
-
-    def holds_out(self, training: Training, number: int) -> bool:
-        """Whether the remaining samples are held out of this round."""
-        return TRAININGS[training].holds_out and self.gone(training, number)
 
     def participants(self, training: Training, number: int) -> tuple[int, ...]:
         """The vehicles that train in this round."""
-        here = present(self.labels, self.events(training), number)
+        here = self.presence.here(training, number)
         return participants(here, self.plan.participation, seed=self.plan.seed, round=number)
 
     def _key(self, state: State, training: Training) -> "JobKey":
@@ -339,7 +320,7 @@ class Federation:
         return JobKey(
             id(state.models[training]),
             self.participants(training, number),
-            self.holds_out(training, number),
+            self.presence.holds_out(training, number),
             TRAININGS[training].calibrates,
         )
 
@@ -349,18 +330,8 @@ class Federation:
         """What the server sees of each training; trainings that do not differ share it."""
         self._earlier = {id(m): self._earlier.get(id(m)) or Features(self, m) for m in earlier.values()}
         features = {id(m): self._earlier.get(id(m)) or Features(self, m) for m in models.values()}
-        seen: dict[tuple[Any, ...], Seen] = {}
-        result = {}
-        for training in self.trainings:
-            model, events = models[training], self.events(training)
-            here, leaving = present(self.labels, events, number), left_after(events, number)
-            key = (id(model), here, leaving, self.gone(training, number))
-            if key not in seen:
-                before = self._earlier[id(earlier[training])] if earlier else None
-                held_out = (self.plan.rare,) if self.holds_out(training, number) else ()
-                seen[key] = Seen(self, number, features[id(model)], before, here, leaving, held_out)
-            result[training] = seen[key]
-        return result
+        current = {t: features[id(models[t])] for t in self.trainings}
+        return look(self.presence, number, current, {t: self._earlier[id(m)] for t, m in earlier.items()})
 
     def embed(self, state: dict[str, Tensor], *several: Tensor) -> list[Tensor]:
         """(N, d) features of each of several lots of images that are on the device, in float64."""
@@ -399,6 +370,6 @@ class Federation:
                 labels = [self.labels[v] for v in self.participants(training, number)]
                 if not labels:
                     raise PlanError(f"events: nobody is left in round {number}, at least one vehicle should be there")
-                held_out = self.holds_out(training, number)
+                held_out = self.presence.holds_out(training, number)
                 if not any(np.any(mine != self.plan.rare) if held_out else len(mine) for mine in labels):
                     raise PlanError(f"round {number}: no vehicle that takes part has a sample to train on")

@@ -2,28 +2,27 @@
 
 import copy
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from mpt.core import ClassStatistics, NearestClassMean
 from mpt.core.validation import Floats, Ints
 from mpt.core.value import Value
-from mpt.federation.features import Features
+from mpt.federation.background import few_threads
+from mpt.federation.features import Embedding
 from mpt.federation.metrics import Scores, score
 from mpt.federation.plan import Plan, ReadoutName
+from mpt.federation.presence import Presence
 from mpt.federation.rounds import Channel, Exchange
 from mpt.federation.trainings import TRAININGS
 from mpt.learning import numpy_generator
 from mpt.methods import Cost, Local, Method, MethodError, Now
 from mpt.methods.icarl import Cosine
-from mpt.methods.protocol import Readout
-
-if TYPE_CHECKING:
-    from mpt.federation.engine import Federation
+from mpt.methods.protocol import Readout, Training
 
 
 @dataclass(frozen=True)
@@ -85,14 +84,7 @@ class _Locals(Mapping[int, Local]):
         self.seen = seen
 
     def __getitem__(self, vehicle: int) -> Local:
-        seen, features = self.seen, self.seen.features
-        features.embed_vehicles(seen.here)
-        return Local(
-            seen.federation.labels[vehicle],
-            partial(features.vehicle, vehicle),
-            partial(seen.earlier, vehicle),
-            partial(features.report, vehicle, seen.here) if seen.federation.device.type != "cpu" else None,
-        )
+        return self.seen.features.local(vehicle, self.seen.here, partial(self.seen.earlier, vehicle))
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.seen.here)
@@ -106,15 +98,15 @@ class Seen:
 
     def __init__(
         self,
-        federation: "Federation",
+        plan: Plan,
         number: int,
-        features: Features,
-        before: Features | None,
+        features: Embedding,
+        before: Embedding | None,
         here: tuple[int, ...],
         leaving: tuple[int, ...],
         held_out: tuple[int, ...],
     ) -> None:
-        self.federation, self.number, self.features, self.before = federation, number, features, before
+        self.plan, self.number, self.features, self.before = plan, number, features, before
         self.here, self.held_out = here, held_out
         self.exchange = Exchange(_Locals(self), frozenset(leaving))
 
@@ -140,8 +132,7 @@ class Seen:
     @cached_property
     def truth(self) -> NearestClassMean:
         """Distances to oracle-train's prototype."""
-        plan = self.federation.plan
-        return NearestClassMean(self.reference("train")[None], self.covariance, cov_ridge=plan.cov_ridge)
+        return NearestClassMean(self.reference("train")[None], self.covariance, cov_ridge=self.plan.cov_ridge)
 
     @property
     def waited(self) -> float:
@@ -165,27 +156,69 @@ class Seen:
 
     def drift(self, anchor: Anchor) -> Drift:
         """From there to here; reference classes that nobody has any more do not count."""
-        plan, means = self.federation.plan, self.staying.means
+        means = self.staying.means
         there = np.isfinite(means[anchor.classes]).all(axis=1)
-        current = NearestClassMean(means[anchor.classes[there]], self.covariance, cov_ridge=plan.cov_ridge)
+        current = NearestClassMean(means[anchor.classes[there]], self.covariance, cov_ridge=self.plan.cov_ridge)
         moved = current.distances(anchor.prototypes[there]).diagonal()
         return Drift(float(moved.mean()), float(self.truth.distances(anchor.rare[None])[0, 0]))
 
     def now(self, channel: Channel) -> Now:
         """The round for one method."""
-        plan = self.federation.plan
+        head = self.features.head
         return Now(
             round=self.number,
-            departed=plan.rare,
-            num_classes=self.federation.dataset.num_classes,
-            head=self.features.head,
+            departed=self.plan.rare,
+            num_classes=len(head[1]),
+            head=head,
             report=channel.report,
             ask=channel.ask,
             reference=self.reference,
-            rng=numpy_generator(plan.seed, "method", self.number),
+            rng=numpy_generator(self.plan.seed, "method", self.number),
             held_out=self.held_out,
             cost=channel.cost,
         )
+
+
+def look(
+    presence: Presence, number: int, features: Mapping[Training, Embedding], before: Mapping[Training, Embedding]
+) -> dict[Training, Seen]:
+    """What the server sees of each training, given the features under its model and under the departure-time one.
+
+    Trainings that do not differ share it.
+    """
+    seen: dict[tuple[Any, ...], Seen] = {}
+    result = {}
+    for training, mine in features.items():
+        here, leaving = presence.here(training, number), presence.leaving(training, number)
+        key = (id(mine), here, leaving, presence.gone(training, number))
+        if key not in seen:
+            held_out = (presence.plan.rare,) if presence.holds_out(training, number) else ()
+            seen[key] = Seen(presence.plan, number, mine, before.get(training), here, leaving, held_out)
+        result[training] = seen[key]
+    return result
+
+
+def evaluate(
+    plan: Plan,
+    number: int,
+    methods: Sequence[Method],
+    seen: Mapping[Training, Seen],
+    kept: Mapping[str, Any],
+    anchor: Anchor | None,
+) -> tuple[list[Row], dict[str, Any], Anchor | None]:
+    """The rows of a round in the order of the methods, what they keep from now on, and the anchor from now on."""
+    rows, kept, held_out = list[Row](), dict(kept), seen.get("held-out")
+    with few_threads(next(iter(seen.values())).features.head[0].shape[1]):
+        judge = Judge(plan, number)
+        if held_out is not None and number == plan.depart_at:
+            anchor = held_out.anchor()
+        drift = None if held_out is None or anchor is None else held_out.drift(anchor)
+        for method in methods:
+            if getattr(method, "slow", False) and not plan.evaluates(number, slow=True):
+                continue
+            mine = drift if method.training == "held-out" else None
+            rows.extend(judge.rows(method, seen[method.training], kept, mine))
+    return rows, kept, anchor
 
 
 @dataclass(frozen=True)

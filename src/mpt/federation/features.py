@@ -1,10 +1,10 @@
 """What one model makes of the samples: features, statistics and predictions, computed where the model is."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
@@ -14,10 +14,51 @@ from mpt.core.validation import Floats, Ints
 from mpt.federation.grouped import statistics
 from mpt.federation.metrics import confusion_matrix
 from mpt.federation.request import StatisticsRequest
-from mpt.methods.protocol import Readout
+from mpt.methods.protocol import Local, Readout
 
 if TYPE_CHECKING:
     from mpt.federation.engine import Federation
+
+
+class Embedding(Protocol):
+    """What one model makes of the samples, computed or read from a record."""
+
+    @property
+    def seconds(self) -> float:
+        """That embedding took so far."""
+        ...
+
+    def local(self, vehicle: int, here: tuple[int, ...], earlier: Callable[[], Floats]) -> Local:
+        """A vehicle among those that are there; `earlier` gives its samples' features under the earlier model."""
+        ...
+
+    def vehicle(self, vehicle: int) -> Floats:
+        """(n, d): of a vehicle's samples."""
+        ...
+
+    @property
+    def test(self) -> Floats:
+        """(N, d): of the test samples."""
+        ...
+
+    @property
+    def test_mean(self) -> Floats:
+        """(d,): of the rare class's test samples."""
+        ...
+
+    @property
+    def rare_mean(self) -> Floats:
+        """(d,): of all the rare class's training samples, departed ones included."""
+        ...
+
+    @property
+    def head(self) -> tuple[Floats, Floats]:
+        """The head's weight (C, d) and bias (C,)."""
+        ...
+
+    def confusion(self, readout: Readout) -> Ints:
+        """(C, C): the test samples by label and prediction."""
+        ...
 
 
 class Features:
@@ -40,6 +81,12 @@ class Features:
             samples = [self.federation.vehicles[v].images for v in new]
             self._vehicles |= dict(zip(new, self._embed(*samples), strict=True))
 
+    def local(self, vehicle: int, here: tuple[int, ...], earlier: Callable[[], Floats]) -> Local:
+        """A vehicle among those that are there; on a GPU its statistics are made there."""
+        self.embed_vehicles(here)
+        report = partial(self.report, vehicle, here) if self.federation.device.type != "cpu" else None
+        return Local(self.federation.labels[vehicle], partial(self.vehicle, vehicle), earlier, report)
+
     def vehicle(self, vehicle: int) -> Floats:
         """(n, d): of a vehicle's samples."""
         self.embed_vehicles([vehicle])
@@ -57,6 +104,11 @@ class Features:
             joined = torch.cat([self._vehicles[v] for v in groups.vehicles])
             self._reports[question] = statistics(joined, groups, request)
         return self._reports[question][vehicle]
+
+    @property
+    def test(self) -> Floats:
+        """(N, d): of the test samples."""
+        return _array(self._test)
 
     @cached_property
     def test_mean(self) -> Floats:
@@ -78,9 +130,7 @@ class Features:
         """(C, C): the test samples by label and prediction. A readout with `to_linear` is applied on the device."""
         labels, num_classes = self.federation.test_labels, self.federation.dataset.num_classes
         if labels.device.type == "cpu" or not hasattr(readout, "to_linear"):
-            return confusion_matrix(
-                readout.predict(_array(self._test)), self.federation.dataset.test.labels, num_classes
-            )
+            return confusion_matrix(readout.predict(self.test), self.federation.dataset.test.labels, num_classes)
         weight, bias = (torch.tensor(part, device=labels.device) for part in readout.to_linear())
         predicted = torch.addmm(bias, self._test, weight.T).argmax(dim=1)
         counted = torch.bincount(labels * num_classes + predicted, minlength=num_classes**2)

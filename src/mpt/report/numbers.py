@@ -63,7 +63,7 @@ class Summary:
 
 
 class Difference(NamedTuple):
-    """Of two rows' mean F1 on the same seeds, with half the width of a 95% interval, None for a single seed."""
+    """Of two rows' figures on the same seeds, with half the width of a 95% interval, None for a single seed."""
 
     mean: float
     half: float | None
@@ -139,10 +139,16 @@ def difference(one: Summary, other: Summary) -> Difference | None:
     both = [seed for seed in one.mean_by_seed if seed in other.mean_by_seed]
     if not both:
         return None
-    mean, deviation = stat(one.mean_by_seed[s] - other.mean_by_seed[s] for s in both)
+    return paired([one.mean_by_seed[s] - other.mean_by_seed[s] for s in both])
+
+
+def paired(differences: Sequence[float]) -> Difference:
+    """Their mean, with half the width of its 95% t-interval."""
+    mean, deviation = stat(differences)
     if deviation is None:
         return Difference(mean, None, 1)
-    return Difference(mean, float(stdtrit(len(both) - 1, 0.975)) * deviation / math.sqrt(len(both)), len(both))
+    half = float(stdtrit(len(differences) - 1, 0.975)) * deviation / math.sqrt(len(differences))
+    return Difference(mean, half, len(differences))
 
 
 def uneven(run: Run) -> bool:

@@ -7,7 +7,7 @@ import json
 import math
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -75,6 +75,7 @@ class Run:
         diagnostics: alpha and drift.
         confusion: by row and round, (C, C) of all seeds together: label, predicted.
         image: `samples.png` as a data URI.
+        replayed: methods that `mpt replay` has scored on the run's record.
     """
 
     config: dict[str, Any]
@@ -89,6 +90,7 @@ class Run:
     diagnostics: tuple[Diagnostic, ...]
     confusion: dict[tuple[Row, int], NDArray[np.int64]]
     image: str | None
+    replayed: tuple[str, ...] = ()
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -116,7 +118,7 @@ def read_run(folder: Path) -> Run:
     config = _config(folder / "config.toml")
     manifest = _manifest(folder / "manifest.json")
     classes = tuple(manifest["classes"])
-    return Run(
+    run = Run(
         config=config,
         manifest=manifest,
         classes=classes,
@@ -129,6 +131,23 @@ def read_run(folder: Path) -> Run:
         diagnostics=_if_there(_diagnostics, folder / "diagnostics.csv", ()),
         confusion=_if_there(lambda path: _confusion(path, len(classes)), folder / "confusion.csv", {}),
         image=_if_there(_image, folder / "samples.png", None),
+    )
+    return _with_replayed(run, folder / "replay")
+
+
+def _with_replayed(run: Run, folder: Path) -> Run:
+    """The run with the rows that `mpt replay` has put into its folder."""
+    trainings: dict[str, str] = _if_there(_trainings, folder / "methods.json", {})
+    if not trainings:
+        return run
+    return replace(
+        run,
+        manifest={**run.manifest, "trainings": {**run.manifest.get("trainings", {}), **trainings}},
+        metrics=run.metrics + _metrics(folder / "metrics.csv", run.rounds),
+        readout_bytes=run.readout_bytes | _readout_bytes(folder / "costs.csv"),
+        diagnostics=run.diagnostics + _diagnostics(folder / "diagnostics.csv"),
+        confusion=run.confusion | _confusion(folder / "confusion.csv", len(run.classes)),
+        replayed=tuple(trainings),
     )
 
 
@@ -161,6 +180,15 @@ def _manifest(path: Path) -> dict[str, Any]:
     if not _is_whole(rare, 0) or rare not in range(len(classes)):
         raise ReportError(f"{path}: rare is {rare!r}, should be the index of a class, from 0 to {len(classes) - 1}")
     return manifest
+
+
+def _trainings(path: Path) -> dict[str, str]:
+    """The training that each replayed method reads."""
+    try:
+        methods = json.loads(read_text(path))
+        return {str(name): str(what["training"]) for name, what in methods.items()}
+    except (ValueError, AttributeError, KeyError, TypeError):
+        raise ReportError(f"{path}: cannot be read, should be as mpt replay writes it") from None
 
 
 def _is_whole(value: Any, least: int) -> bool:

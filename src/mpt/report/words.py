@@ -136,6 +136,8 @@ def notes(run: Run, summaries: Sequence[Summary]) -> list[str]:
             f"This run is unfinished: evaluated up to round {reached} of {run.rounds}, with {len(run.seeds)} of "
             f"{planned} seeds begun. The same mpt run command goes on with it; the numbers below are those so far."
         )
+    if run.replayed:
+        found.append(f"Replayed on what the run has recorded, after it: {listed(run.replayed)}.")
     if uneven(run):
         found.append("Not all rows have the same seeds and rounds; means of F1 are over the rounds that all rows have.")
     if len(run.seeds) == 1 and run.finished and any(s.mean_f1 for s in summaries):

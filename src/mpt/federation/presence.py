@@ -1,0 +1,44 @@
+"""Who is there in which round of which training, and what is held out of it."""
+
+from dataclasses import dataclass
+
+from mpt.federation.plan import Plan
+from mpt.federation.scenario import Event, departure, left_after, present
+from mpt.federation.trainings import TRAININGS
+from mpt.methods.protocol import Training
+
+
+@dataclass(frozen=True)
+class Presence:
+    """A plan's vehicles over its rounds.
+
+    Attributes:
+        plan: with the events.
+        vehicles: all there are, by id.
+        owner: the one that departs with the rare class.
+    """
+
+    plan: Plan
+    vehicles: tuple[int, ...]
+    owner: int
+
+    def events(self, training: Training) -> tuple[Event, ...]:
+        """Who comes and goes in a training."""
+        gone = departure(self.owner, after=self.plan.depart_at)
+        return self.plan.events + (gone if TRAININGS[training].departs else ())
+
+    def gone(self, training: Training, number: int) -> bool:
+        """Whether the departing vehicle has left before this round."""
+        return TRAININGS[training].departs and number > self.plan.depart_at
+
+    def holds_out(self, training: Training, number: int) -> bool:
+        """Whether the remaining samples are held out of this round."""
+        return TRAININGS[training].holds_out and self.gone(training, number)
+
+    def here(self, training: Training, number: int) -> tuple[int, ...]:
+        """The vehicles that are there in this round."""
+        return present(self.vehicles, self.events(training), number)
+
+    def leaving(self, training: Training, number: int) -> tuple[int, ...]:
+        """Those whose last round it is."""
+        return left_after(self.events(training), number)

@@ -1,0 +1,49 @@
+"""Features that are there already, as arrays: read from a record, or made up."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from mpt.core.validation import Floats, Ints
+from mpt.federation.metrics import confusion_matrix
+from mpt.methods.protocol import Local, Readout
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """What one model makes of the samples.
+
+    Attributes:
+        labels: (n,) of each vehicle's samples, by id.
+        features: (n, d) of the same.
+        test_labels: (N,).
+        test: (N, d).
+        test_mean: (d,), of the rare class's test samples.
+        rare_mean: (d,), of all the rare class's training samples, departed ones included.
+        head: weight (C, d) and bias (C,).
+        seconds: that embedding took.
+    """
+
+    labels: Mapping[int, Ints]
+    features: Mapping[int, Floats]
+    test_labels: Ints
+    test: Floats
+    test_mean: Floats
+    rare_mean: Floats
+    head: tuple[Floats, Floats]
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        for array in (*self.features.values(), self.test, self.test_mean, self.rare_mean, *self.head):
+            array.setflags(write=False)
+
+    def local(self, vehicle: int, here: tuple[int, ...], earlier: Callable[[], Floats]) -> Local:
+        """A vehicle; what it answers does not depend on who else is there."""
+        return Local(self.labels[vehicle], self.features[vehicle], earlier)
+
+    def vehicle(self, vehicle: int) -> Floats:
+        """(n, d): of a vehicle's samples."""
+        return self.features[vehicle]
+
+    def confusion(self, readout: Readout) -> Ints:
+        """(C, C): the test samples by label and prediction."""
+        return confusion_matrix(readout.predict(self.test), self.test_labels, len(self.head[1]))

@@ -1,0 +1,182 @@
+"""`mpt compare`: paired differences over seeds, against SciPy's paired t-test, and what is said not to pair."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_rel
+
+for package in ("pydantic", "torch", "typer"):
+    pytest.importorskip(package, reason="the extra sim is not installed")
+
+from typer.testing import CliRunner
+
+from mpt.commands import app
+from mpt.comparing import CompareError, compare
+from tests.report.samples import write_run
+
+FEW = {"methods": ("fedavg", "frozen", "mpt"), "seeds": 4, "image": False}
+
+
+def table(folder):
+    with (folder / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def changed(folder, settings, seed=None, noise=0.0, drop=lambda row: False):
+    """The run with other settings, its F1 moved at random, and without some rows."""
+    config = (folder / "config.toml").read_text()
+    for name, value in settings.items():
+        lines = [line for line in config.splitlines() if not line.startswith(f"{name} =")]
+        config = "\n".join([*lines, f"{name} = {value}"]) + "\n"
+    (folder / "config.toml").write_text(config)
+    rng, rows = np.random.default_rng(seed), [row for row in table(folder) if not drop(row)]
+    for row in rows:
+        row["rare_f1"] = f"{min(1.0, max(0.0, float(row['rare_f1']) + noise * rng.standard_normal())):.6f}"
+    with (folder / "metrics.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return folder
+
+
+def by_seed(folder, method, column, *, last):
+    """A figure a seed, by definition."""
+    rows = [r for r in table(folder) if r["method"] == method and int(r["round"]) > 15]
+    last_round = max(int(r["round"]) for r in rows)
+    kept = [r for r in rows if int(r["round"]) == last_round] if last else rows
+    seeds = sorted({r["seed"] for r in kept})
+    return [np.mean([float(r[column]) for r in kept if r["seed"] == seed]) for seed in seeds]
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, ["compare", *map(str, arguments)], catch_exceptions=False)
+
+
+@pytest.fixture
+def two(tmp_path):
+    return write_run(tmp_path / "a", **FEW), changed(write_run(tmp_path / "b", **FEW), {"lr": 0.02}, 1, 0.05)
+
+
+def agrees(figure, ours, others):
+    interval = ttest_rel(ours, others).confidence_interval(0.95)
+    assert figure.one == pytest.approx(np.mean(ours), abs=1e-9)
+    assert figure.other == pytest.approx(np.mean(others), abs=1e-9)
+    gap = figure.difference
+    assert (gap.mean - gap.half, gap.mean + gap.half) == pytest.approx((interval.low, interval.high), abs=1e-9)
+
+
+def test_two_runs_are_compared_method_by_method_as_scipy_does(two):
+    a, b = two
+    found = compare(a, b)
+    assert [pair.rows[0].method for pair in found.pairs] == ["fedavg", "frozen", "mpt"]
+    assert found.differ == {"lr": ([0.01], [0.02])}
+    assert found.unpaired == ()
+    mpt = found.pairs[-1]
+    assert mpt.seeds == (0, 1, 2, 3)
+    assert mpt.rounds == tuple(range(20, 101, 5))
+    agrees(mpt.mean_f1, *(by_seed(x, "mpt", "rare_f1", last=False) for x in two))
+    agrees(mpt.last_f1, *(by_seed(x, "mpt", "rare_f1", last=True) for x in two))
+    assert mpt.balanced.difference.mean == pytest.approx(0, abs=1e-9)
+
+
+def test_two_methods_of_one_run_are_compared(two):
+    a, _ = two
+    (pair,) = compare(a, methods=["mpt"], against="frozen").pairs
+    agrees(pair.last_f1, *(by_seed(a, m, "rare_f1", last=True) for m in ("mpt", "frozen")))
+    agrees(pair.balanced, *(by_seed(a, m, "balanced_accuracy", last=True) for m in ("mpt", "frozen")))
+    assert pair.last_f1.difference.clear
+    assert [(p.rows[0].method, p.rows[1].method) for p in compare(a, against="frozen").pairs] == [
+        ("fedavg", "frozen"),
+        ("mpt", "frozen"),
+    ]
+
+
+def test_cells_are_matched_by_their_settings_but_for_what_differs(tmp_path):
+    for side, lr in (("a", 0.01), ("b", 0.02)):
+        for remaining in (0.01, 0.02):
+            changed(write_run(tmp_path / side / f"{side}{remaining}", **FEW), {"lr": lr, "remaining": remaining})
+    changed(write_run(tmp_path / "a" / "alone", **FEW), {"remaining": 0.05})
+    found = compare(tmp_path / "a", tmp_path / "b", methods=["mpt"])
+    assert [tuple(path.name for path in pair.cells) for pair in found.pairs] == [
+        ("a0.01", "b0.01"),
+        ("a0.02", "b0.02"),
+    ]
+    assert found.unpaired == (f"{tmp_path / 'a' / 'alone'} has no counterpart with the same settings",)
+    write_run(tmp_path / "b" / "twice" / "deep", **FEW)
+    changed(tmp_path / "b" / "twice" / "deep", {"lr": 0.02, "remaining": 0.01})
+    found = compare(tmp_path / "a", tmp_path / "b", methods=["mpt"])
+    assert len(found.pairs) == 1
+    assert any("have the same settings, so it is not clear which to pair" in said for said in found.unpaired)
+
+
+def test_what_has_no_counterpart_is_said(two):
+    a, b = two
+    changed(
+        b, {}, drop=lambda r: r["seed"] == "3" or r["method"] == "frozen" or (r["method"], r["round"]) == ("mpt", "100")
+    )
+    found = compare(a, b)
+    assert [pair.rows[0].method for pair in found.pairs] == ["fedavg", "mpt"]
+    assert found.unpaired == (
+        f"fedavg in {a} has seeds that its counterpart has not: 3",
+        f"{b} has no frozen",
+        f"mpt in {a} has seeds that its counterpart has not: 3",
+    )
+    assert [pair.rounds[-1] for pair in found.pairs] == [100, 95]
+    assert compare(b, a, methods=["mpt", "sdc"]).unpaired[0] == f"{b} has no sdc"
+
+
+def test_one_seed_has_no_interval(tmp_path):
+    few = {**FEW, "seeds": 1}
+    a, b = write_run(tmp_path / "a", **few), changed(write_run(tmp_path / "b", **few), {"lr": 0.02}, 1, 0.05)
+    assert {pair.mean_f1.difference.half for pair in compare(a, b).pairs} == {None}
+    record = json.loads(call(a, b, "--json").stdout)["pairs"][-1]
+    assert record["mean_f1_low"] is record["mean_f1_high"] is None
+    assert not any("±" in line for line in call(a, b).stdout.splitlines() if line.startswith("mpt"))
+
+
+def test_readouts_are_paired_with_the_same_or_the_only_one(tmp_path):
+    a = write_run(tmp_path / "a", **FEW, readouts=("mahalanobis", "cosine"))
+    found = compare(a, methods=["mpt"], against="fedavg")
+    assert [(p.rows[0].readout, p.rows[1].readout) for p in found.pairs] == [("mahalanobis", "own"), ("cosine", "own")]
+    found = compare(a, methods=["mpt"], against="frozen")
+    assert [p.rows[1].readout for p in found.pairs] == ["mahalanobis", "cosine"]
+    with pytest.raises(CompareError, match=r"fedavg in .* is read out by own, mpt in .* by none like it"):
+        compare(a, methods=["fedavg"], against="mpt")
+
+
+def test_the_command_prints_a_table_json_and_csv(two):
+    a, b = two
+    shown = call(a, b)
+    assert shown.exit_code == 0
+    assert shown.stderr == "mpt: lr is 0.01 in A and 0.02 in B\n"
+    pair = compare(a, b, methods=["mpt"]).pairs[0]
+    line = next(line for line in shown.stdout.splitlines() if line.startswith("mpt "))
+    assert line.split()[-2:] == [f"{value:.3f}"[1:] for value in (pair.mean_f1.one, pair.mean_f1.other)]
+    assert f"± {pair.mean_f1.difference.half:.3f}".replace("0.", ".") in line
+    loaded = json.loads(call(a, b, "--method", "mpt", "--json").stdout)
+    assert loaded["differ"] == {"lr": [[0.01], [0.02]]}
+    (record,) = loaded["pairs"]
+    assert record["mean_f1_difference"] == pytest.approx(pair.mean_f1.difference.mean, abs=1e-6)
+    (row,) = csv.DictReader(io.StringIO(call(a, b, "--method", "mpt", "--csv").stdout))
+    assert float(row["mean_f1_low"]) == record["mean_f1_low"]
+    assert row["method_b"] == "mpt"
+
+
+def test_nonsense_is_one_sentence(two, tmp_path):
+    a, _ = two
+    (tmp_path / "empty").mkdir()
+    for arguments, message in (
+        ((a,), "compare: one folder and no --against, should be two folders or a method to compare with"),
+        ((a, tmp_path / "nowhere"), "compare: there is no folder "),
+        ((a, tmp_path / "empty"), "compare: "),
+        ((a, "--against", "sdc"), f"compare: nothing could be paired; {a} has no sdc"),
+        ((a, "--method", "mtp", "--against", "frozen"), f"compare: nothing could be paired; {a} has no mtp"),
+    ):
+        done = call(*arguments)
+        assert done.exit_code == 2
+        assert done.stdout == ""
+        assert done.stderr.startswith(f"mpt: {message}")
+        assert done.stderr.count("\n") == 1

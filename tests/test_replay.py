@@ -1,0 +1,315 @@
+"""A recorded run, and methods replayed on its record: the run's own numbers again, and new rows beside them."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+for package in ("pandas", "pydantic", "torch", "typer"):
+    pytest.importorskip(package, reason="the extra sim is not installed")
+
+from typer.testing import CliRunner
+
+from mpt.commands import app
+from mpt.config import ConfigError, make_config
+from mpt.methods import METHODS, MethodError, find_method
+from mpt.record import Record, RecordError
+from mpt.replay import replay, replayed_rounds
+from mpt.report.reader import read_run
+from mpt.simulation import plan_of, simulate
+
+EXAMPLE = f"{Path(__file__).parents[1] / 'examples' / 'my_method.py'}:MyMethod"
+OWN = ("fedavg", "fedlc", "ccvr", "icarl", "sdc", "ldc:all", "mpt", "mpt-lite", "oracle", "oracle-train", "live")
+
+
+def small(*methods, **settings):
+    given = {
+        "dataset": "road?train=20&test=5",
+        "image_size": 28,
+        "vehicles": 4,
+        "remaining": 0.1,
+        "rounds": 6,
+        "depart_at": 2,
+        "eval_every": 2,
+        "epochs": 1,
+        "methods": methods,
+        "record": True,
+        **settings,
+    }
+    return make_config(given)
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+
+
+def numbers(row):
+    """All that a row says but for seconds, bit by bit."""
+    scores = {**vars(row.scores), "confusion": row.scores.confusion.tolist()}
+    sent = [(c.bytes_up, c.bytes_down, c.messages) for c in (row.cost, row.readout_cost)]
+    return row.seed, row.round, row.method, row.readout, scores, row.prototype_distance, sent, row.notes, row.drift
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A run of all trainings in which one vehicle leaves and one joins after the departure: settings, folder, rows."""
+    events, readout = "leave 0 after 3, join 1 at 5", ("mahalanobis", "euclidean")
+    config = small(*OWN, seeds=2, slow_every=6, events=events, readout=readout)
+    folder, rows = tmp_path_factory.mktemp("recorded"), []
+    simulate(config, out=folder, progress=lambda _, __, some: rows.extend(some))
+    return config, folder, rows
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory):
+    """One with few methods."""
+    config, folder, rows = small("mpt", "sdc", "fedavg", seeds=2), tmp_path_factory.mktemp("light"), []
+    simulate(config, out=folder, progress=lambda _, __, some: rows.extend(some))
+    return config, folder, rows
+
+
+@pytest.fixture
+def copied(recorded, tmp_path):
+    shutil.copytree(recorded[1], tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_every_method_of_the_run_has_its_own_numbers_again_bit_by_bit(recorded):
+    config, folder, rows = recorded
+    again = []
+    for seed in range(config.seeds):
+        plan = plan_of(config, 2, seed)
+        methods = [find_method(name) for name in config.methods]
+        again += [row for some in replayed_rounds(Record.of(folder), plan, methods) for row in some]
+    assert [numbers(row) for row in again] == [numbers(row) for row in rows]
+    assert {row.method for row in again} == set(OWN)
+    assert sum(row.prototype_distance is not None for row in again) > 50
+
+
+def test_methods_do_not_depend_on_who_is_replayed_beside_them(recorded):
+    config, folder, rows = recorded
+    alone = [
+        row for some in replayed_rounds(Record.of(folder), plan_of(config, 2, 1), [find_method("sdc")]) for row in some
+    ]
+    assert [numbers(r) for r in alone] == [numbers(r) for r in rows if (r.seed, r.method) == (1, "sdc")]
+
+
+def test_the_record_has_what_the_engine_computed_and_no_more_files_than_rounds(recorded):
+    folder = recorded[1]
+    record = Record.of(folder)
+    names = sorted(path.name for path in record.path.iterdir())
+    assert names == sorted(
+        f"{seed:04d}-{what}.npz" for seed in (0, 1) for what in ("samples", "000002", "000004", "000006")
+    )
+    samples = record.samples(0)
+    first, last = record.round(0, 2, samples), record.round(0, 6, samples)
+    assert sorted(first["held-out"].features) == [0, 1, 2, 3], "who joins later is recorded at the departure"
+    assert first["held-out"] is first["continued"] is first["live"]
+    assert first["held-out"] is not first["fedlc"]
+    assert sorted(last["held-out"].features) == [1, 2]
+    assert sorted(last["live"].features) == [1, 2, 3]
+    with np.load(record.path / "0000-000006.npz") as file:
+        assert {file[name].dtype for name in file if name.startswith(("features", "test0", "weight"))} == {
+            np.dtype("float32")
+        }
+    held_out = last["held-out"]
+    np.testing.assert_allclose(held_out.test[samples.test_labels == 2].mean(axis=0), held_out.test_mean)
+    assert record.size == sum(path.stat().st_size for path in record.path.iterdir())
+
+
+def test_recording_changes_no_number(light, tmp_path):
+    config, _, rows = light
+    plain = []
+    simulate(config.model_copy(update={"record": False}), out=tmp_path, progress=lambda _, __, some: plain.extend(some))
+    assert [numbers(row) for row in plain] == [numbers(row) for row in rows]
+    assert not (tmp_path / "record").exists()
+
+
+def same_record(one, other):
+    assert len(list(Record.of(one).path.iterdir())) == len(list(Record.of(other).path.iterdir()))
+    for path in Record.of(one).path.iterdir():
+        with np.load(path) as mine, np.load(other / "record" / path.name) as theirs:
+            assert set(mine) == set(theirs)
+            for name in mine:
+                np.testing.assert_array_equal(mine[name], theirs[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", [(0, 2), (0, 3), (1, 4)])
+def test_a_run_that_crashed_and_went_on_has_the_whole_record(light, tmp_path, at):
+    config, folder, _ = light
+
+    def crash(seed, number, rows):
+        if (seed, number) == at:
+            raise RuntimeError("crash")
+
+    with pytest.raises(RuntimeError, match="crash"):
+        simulate(config, out=tmp_path, progress=crash)
+    simulate(config, out=tmp_path, say=lambda _: None)
+    same_record(folder, tmp_path)
+
+
+DIES = """
+import os, signal, sys
+from fnmatch import fnmatch
+from pathlib import Path
+when, which = sys.argv[1:3]
+replace = os.replace
+def replace_and_die(partial, path):
+    dies = fnmatch(str(path), which)
+    if not dies or when == "after":
+        replace(partial, path)
+    if dies:
+        os.kill(os.getpid(), signal.SIGKILL)
+os.replace = replace_and_die
+from mpt.config import make_config, read_toml
+from mpt.simulation import simulate
+simulate(make_config(read_toml(Path(sys.argv[3]))), out=sys.argv[4])
+"""
+
+
+@pytest.mark.slow
+def test_killed_while_a_round_is_recorded_it_goes_on_with_the_whole_record(light, tmp_path):
+    config, folder, _ = light
+    settings, out = tmp_path / "settings.toml", tmp_path / "out"
+    settings.write_text(config.to_toml())
+    for dies in (("before", "*/0000-samples.npz"), ("before", "*/0000-000004.npz"), ("after", "*/0001-000002.npz")):
+        line = [sys.executable, "-c", DIES, *dies, settings, out]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=200, check=False)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    simulate(config, out=out, say=lambda _: None)
+    same_record(folder, out)
+    assert not [path for path in (out / "record").iterdir() if "partial" in path.name]
+    assert replay(out, ["mpt", "sdc", "fedavg"]).again["sdc"].differ == 0
+
+
+def test_a_new_method_is_in_the_report_and_the_runs_own_files_stay(copied):
+    before = {path.name: path.read_bytes() for path in copied.glob("*.csv")}
+    done = call("replay", copied, "--methods", f"mpt,{EXAMPLE},frozen")
+    assert done.exit_code == 0, done.stderr
+    assert "mpt: mpt: the run's own numbers again, in all 12 rows\n" in done.stderr
+    assert any(line.split()[:2] == ["my-method", "mahalanobis"] for line in done.stdout.splitlines())
+    assert {path.name: path.read_bytes() for path in copied.glob("*.csv")} == before
+    run = read_run(copied)
+    assert run.replayed == ("my-method", "frozen")
+    mine = [m for m in run.metrics if m.row.method == "my-method"]
+    assert sorted({(m.seed, m.round) for m in mine}) == [(s, n) for s in (0, 1) for n in (2, 4, 6)]
+    assert run.manifest["trainings"]["my-method"] == "held-out"
+    page = (copied / "report.html").read_text()
+    assert "my-method" in page
+    assert "Replayed on what the run has recorded, after it: my-method and frozen." in page
+    header, *lines = (copied / "replay" / "diagnostics.csv").read_text().splitlines()
+    assert "moved" in header
+    assert len(lines) == 4, "one a seed and round after the departure, none for the feature space"
+
+
+def test_the_run_can_be_shown_gone_on_with_and_begun_anew_after_a_replay(light, tmp_path):
+    config, folder, _ = light
+    copied = tmp_path / "run"
+    shutil.copytree(folder, copied)
+    replay(copied, ["frozen"])
+    result = simulate(config, out=copied)
+    assert not result.computed
+    assert set(result.metrics["method"]) == {"mpt", "sdc", "fedavg"}
+    more = simulate(config.model_copy(update={"seeds": 3}), out=copied, say=lambda _: None)
+    assert set(more.metrics["seed"]) == {0, 1, 2}
+    assert {m.seed for m in read_run(copied).metrics if m.row.method == "frozen"} == {0, 1}
+    assert len(replay(copied, ["frozen", "sdc"]).again) == 1
+    assert {m.seed for m in read_run(copied).metrics if m.row.method == "frozen"} == {0, 1, 2}
+    simulate(small("fedavg", rounds=3), out=copied, overwrite=True)
+    assert not (copied / "replay").exists()
+    assert len(list((copied / "record").iterdir())) == 3
+
+
+def test_a_method_that_has_changed_replaces_the_earlier_one_only_when_told(copied, tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text(Path(EXAMPLE.rpartition(":")[0]).read_text())
+    spec = f"{mine}:MyMethod"
+    first = replay(copied, [spec, "frozen"]).tables
+    assert replay(copied, [spec]).new == ("my-method",)
+    mine.write_text(mine.read_text().replace("prototype + moved", "prototype + 2 * moved"))
+    refused = call("replay", copied, "--methods", spec)
+    assert refused.exit_code == 2
+    assert "that was another one; --overwrite replaces it, another name keeps both" in refused.stderr
+    second = replay(copied, [spec], overwrite=True).tables
+    distances = [[r["prototype_distance"] for r in t.metrics if r["method"] == "my-method"] for t in (first, second)]
+    assert distances[0] != distances[1]
+    assert len(second.metrics) == len(first.metrics) == len(second.costs), "frozen is still there"
+
+
+def test_a_row_of_the_run_that_a_method_would_change_stays(copied, tmp_path):
+    mine = tmp_path / "mine.py"
+    text = Path(EXAMPLE.rpartition(":")[0]).read_text().replace('"my-method"', '"sdc"')
+    mine.write_text(text)
+    done = call("replay", copied, "--methods", f"{mine}:MyMethod")
+    assert done.exit_code == 0
+    assert "mpt: sdc: 8 of the run's 12 rows differ, in F1 by up to 0." in done.stderr
+    assert not (copied / "replay").exists()
+
+
+def test_what_cannot_be_replayed_is_one_sentence(copied, recorded, tmp_path):
+    config, _, _ = recorded
+    narrow, plain = tmp_path / "narrow", tmp_path / "plain"
+    simulate(small("mpt", rounds=3), out=narrow)
+    simulate(small("mpt", rounds=3, record=False), out=plain)
+    for folder, methods, message in (
+        (narrow, "mpt,fedavg", "method: fedavg reads the training 'continued', which "),
+        (plain, "mpt", f"record: {plain} holds a run without one"),
+        (tmp_path / "nowhere", "mpt", "replay: there is no "),
+        (narrow, "mtp", "method: 'mtp' is none, did you mean mpt?"),
+        (narrow, ",", "methods: none, should be at least one"),
+        (narrow, f"{EXAMPLE},{EXAMPLE}", "methods: two are called 'my-method'"),
+    ):
+        done = call("replay", folder, "--methods", methods)
+        assert done.exit_code == 2, message
+        assert done.stderr.startswith(f"mpt: {message}"), done.stderr
+        assert done.stderr.count("\n") == 1
+    with pytest.raises(ConfigError, match="record: there is no folder to record into"):
+        simulate(config)
+    damaged = copied / "record" / "0001-000004.npz"
+    damaged.write_bytes(damaged.read_bytes()[:-200])
+    with pytest.raises(RecordError, match=r"0001-000004\.npz cannot be read"):
+        replay(copied, ["frozen"])
+    damaged.unlink()
+    with pytest.raises(RecordError, match=r"there is no .*0001-000004\.npz"):
+        replay(copied, ["frozen"])
+    manifest = json.loads((narrow / "manifest.json").read_text())
+    (narrow / "manifest.json").write_text(json.dumps({**manifest, "finished": False}))
+    with pytest.raises(RecordError, match="holds an unfinished run"):
+        replay(narrow, ["mpt"])
+
+
+def test_a_record_that_does_not_fit_on_the_disk_is_refused_before_training(tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=400_000))
+    with pytest.raises(
+        ConfigError, match=r"record: will take about .* kB, but .* has 400 kB left; a larger --eval-every"
+    ):
+        simulate(small("mpt", "fedavg"), out=tmp_path / "out")
+    assert not (tmp_path / "out" / "config.toml").exists()
+    monkeypatch.undo()
+    simulate(small("mpt", "fedavg"), out=tmp_path / "out")
+    features, models = 200 * 128 * 4, 1 + 2 + 2
+    assert 0.8 * models * features < Record.of(tmp_path / "out").size < 1.1 * models * features
+
+
+def test_the_size_of_the_record_is_said_at_the_end(tmp_path):
+    config = small("mpt", rounds=3)
+    (tmp_path / "config.toml").write_text(config.to_toml())
+    done = call("run", "--config", tmp_path / "config.toml", "--out", tmp_path / "out")
+    assert done.exit_code == 0
+    assert ", record (" in done.stdout
+    assert "record = true" in (tmp_path / "out" / "config.toml").read_text()
+
+
+def test_all_methods_that_come_with_mpt_can_be_replayed(copied):
+    with pytest.raises(MethodError, match="two are called"):
+        replay(copied, ["mpt", "mpt"])
+    found = replay(copied, list(METHODS))
+    assert {*found.new, *found.again} == set(METHODS)
+    assert all(again.differ == 0 for again in found.again.values())
