@@ -55,6 +55,37 @@ def by_hand(history, roster, one, release):
     return mpt.deposit(before, one.departed, staying=mpt.ClassStatistics.merge(staying))
 
 
+def forecast(deposit, stats, variant):
+    made = mpt.reconstruct(deposit, stats, variant=variant)
+    return made.in_span + made.predicted
+
+
+def with_silent_ones(history, roster, one, request, variant):
+    """This round's reports, and the samples that suspected vehicles had, all at their mean, moved by the forecast."""
+    c, merge = one.departed, mpt.ClassStatistics.merge
+    reports = [*history[request.round][1].values()]
+    there = forecast(one.deposit, merge(reports), variant)
+    for v in roster.having("suspected"):
+        last = max(r for r, (_, stats) in history.items() if v in stats)
+        if last >= one.since and history[last][1][v].counts[c]:
+            before = merge(history[last][1].values())
+            mine = history[last][1][v]
+            moved = mine.means[c] + there - forecast(one.deposit, before, variant)
+            samples = [moved] * int(mine.counts[c])
+            reports.append(
+                mpt.ClassStatistics.from_features(
+                    samples,
+                    [c] * len(samples),
+                    request.num_classes,
+                    watched=request.watched,
+                    span=request.span,
+                    origin=request.origin,
+                    scatter=request.scatter,
+                )
+            )
+    return merge(reports)
+
+
 def two_on_one():
     """Two classes hang on "a", another one on "b"."""
     even = {0: 12, 1: 12, 2: 12}
@@ -66,7 +97,8 @@ def two_on_one():
 @settings(max_examples=40)
 @given(st.lists(happening, min_size=1, max_size=12), st.integers(0, 2), st.integers(0, 11))
 def test_nothing_that_vehicles_do_breaks_the_tracker(make, variant, story, grace, stop):
-    """And every deposit and reconstruction is the core's from all reports; and a restored tracker does the same."""
+    """And every deposit is the core's from all reports, every reconstruction the core's from these and the samples of
+    suspected vehicles, moved; and a restored tracker does the same."""
     fleet, server, history = make(), tracker(grace=grace, variant=variant), {}
     other = server
     for number, events in enumerate(story):
@@ -86,9 +118,11 @@ def test_nothing_that_vehicles_do_breaks_the_tracker(make, variant, story, grace
                     if mine is not None:
                         np.testing.assert_allclose(mine, theirs, rtol=1e-10, atol=1e-10)
         for c, made in outcome.reconstructions.items():
-            stats = mpt.ClassStatistics.merge(history[request.round][1].values())
-            expected = mpt.reconstruct(server.state.tracked[c].deposit, stats, variant=variant)
+            one = server.state.tracked[c]
+            stats = with_silent_ones(history, server.state.roster, one, request, variant)
+            expected = mpt.reconstruct(one.deposit, stats, variant=variant)
             np.testing.assert_allclose(made.prototype, expected.prototype, rtol=1e-10, atol=1e-10)
+            assert (made.samples, made.alpha) == (expected.samples, pytest.approx(expected.alpha, abs=1e-10))
         if other is not server:
             again = play_round(fleet, other, events)
             assert again.decisions == outcome.decisions
