@@ -169,7 +169,7 @@ def test_two_hundred_vehicles_of_which_a_fifth_fails_in_every_round(seed):
         remembered += sum(m.samples - outcome.statistics.counts[c] for c, m in outcome.reconstructions.items())
         if number == 15:
             server = Tracker.from_bytes(server.to_bytes())
-    assert tracked_for > 14
+    assert tracked_for >= 14
     assert remembered > 0
     features, labels = map(np.concatenate, zip(*(fleet.features(v, 30) for v in fleet.samples), strict=True))
     predicted = outcome.readout.predict(features)
