@@ -1,125 +1,216 @@
 """What failing vehicles cost: a fleet of 100 of which 20% fail at random in every round, beside the same undisturbed.
 
-python benchmarks/failures.py                  # 100 vehicles, 20 rounds, 5 seeds: about ten minutes on two cores
-python benchmarks/failures.py --vehicles 20 --rounds 8 --seeds 1
+python benchmarks/failures.py                      # digits, 100 vehicles, 20 rounds, 5 seeds
+python benchmarks/failures.py --remaining 0.05     # a third of the remaining samples
+python benchmarks/failures.py --dataset road
+python benchmarks/failures.py --vehicles 8 --rounds 4 --seeds 1
+
+A vehicle that fails neither trains nor reports in that round. Besides both together, the last table has each alone, and
+the same answers in a tracker that does not remember the remaining samples of suspected vehicles.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
-from statistics import mean
 
 import numpy as np
 import torch
 
 from mpt.data import Dataset, load
+from mpt.federation.metrics import confusion_matrix, score
 from mpt.federation.partition import concentrate
 from mpt.federation.trainings import Samples
 from mpt.fleet import Settings as TrackerSettings
 from mpt.fleet import Tracker
-from mpt.fleet.exchange import Ask
+from mpt.fleet.exchange import Ask, Failure, Reply
 from mpt.fleet.holdings import samples
-from mpt.fleet.judge import judge
-from mpt.fleet.local import Answers, LocalTransport, answering
+from mpt.fleet.local import Answers, LocalTransport
 from mpt.fleet.server import Rules, Server
 from mpt.fleet.vehicle import Vehicle, arrays
-from mpt.learning import Settings, build, numpy_generator
+from mpt.fleet.vehicle import load as load_into
+from mpt.learning import Classifier, Settings, build, embed, numpy_generator
 
-SETTINGS = Settings(epochs=2, batch_size=8, lr=0.02)
+IMAGE_SIZE = 28
+UNDISTURBED, FAILING = ("calm", "all"), ("rough", "remembered")
+TRAININGS = {"calm": "training undisturbed", "rough": "failing in training"}
+REPORTS = {"all": "all report", "remembered": "failing to report", "forgotten": "and forgotten"}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A dataset, the classes that become rare in turn, the share of one that remains, and local training."""
+
+    spec: str
+    rare: tuple[str, ...]
+    remaining: float
+    training: Settings
+
+
+SETUPS = {
+    "digits": Setup("digits", ("8",), 0.15, Settings(epochs=2, batch_size=8, lr=0.02)),
+    "road": Setup("road?train=400&test=100", ("truck",), 0.05, Settings(epochs=1, batch_size=8, lr=0.05)),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fleet: who is in it, how long, and how many fail in a round."""
+
+    setup: Setup
+    rare: str
+    vehicles: int
+    rounds: int
+    failing: float
+    seed: int
+
+    @property
+    def leaves_after(self) -> int:
+        """The round after which the vehicle that holds the rare class leaves."""
+        return self.rounds // 2
+
+    def fails(self, vehicle: str, round: int, last: int | None) -> bool:
+        """Whether a vehicle fails; in its last round, in which it says that it leaves, it does not."""
+        return bool(numpy_generator(self.seed, "failure", round, vehicle).random() < self.failing) and round != last
 
 
 def fleet(
-    dataset: Dataset, rare: int, vehicles: int, leaves_after: int, failing: float, seed: int, kinds: Sequence[str]
+    case: Case, dataset: Dataset, model: Classifier, training: str, replies: dict[str, Reply]
 ) -> dict[str, Answers]:
-    """Vehicles by node; the last one holds the rare class and leaves. In its last round it does not fail."""
-    rng = numpy_generator(seed, "partition")
-    parts = concentrate(dataset.train.labels, rare, vehicles=vehicles, remaining=0.05, rng=rng)
+    """Vehicles by node; the last one holds the rare class and leaves. Every report goes to `replies` as well."""
+    rng, rare = numpy_generator(case.seed, "partition"), dataset.class_index(case.rare)
+    parts = concentrate(dataset.train.labels, rare, vehicles=case.vehicles, remaining=case.setup.remaining, rng=rng)
     everything = samples(dataset.train)
-    _, size, channels = dataset.image_shape
-    shape = {"num_classes": dataset.num_classes, "in_channels": channels, "image_size": size}
-    model = build("cnn3", **shape, seed=seed)
+
+    def node(vehicle: Vehicle, last: int | None) -> Answers:
+        def answer(ask: Ask) -> Reply | Failure:
+            if last is not None and ask.round > last:
+                return Failure("it has left")
+            failed = training == "rough" and case.fails(vehicle.name, ask.round, last)
+            if ask.kind == "train":
+                return Failure("it failed") if failed else vehicle.answer(ask)
+            replies[vehicle.name] = vehicle.answer(ask, leaving=ask.round == last)
+            return Failure("it failed") if failed else replies[vehicle.name]
+
+        return answer
+
     made: dict[str, Answers] = {}
     for number, held in parts.holdings.items():
         at = torch.from_numpy(held)
-        vehicle = Vehicle(str(number), model, Samples(everything.images[at], everything.labels[at]), SETTINGS, seed)
-        last = leaves_after if number == parts.owner else None
-
-        def fails(ask: Ask, name: str = vehicle.name, last: int | None = last) -> bool:
-            drawn = numpy_generator(seed, "failure", ask.round, name).random()
-            return bool(drawn < failing) and ask.kind in kinds and ask.round != last
-
-        made[vehicle.name] = answering(vehicle, fails=fails, leaves_after=last)
+        own = Samples(everything.images[at], everything.labels[at])
+        vehicle = Vehicle(str(number), model, own, case.setup.training, case.seed)
+        made[vehicle.name] = node(vehicle, case.leaves_after if number == parts.owner else None)
     return made
 
 
-def run(rare: str, vehicles: int, rounds: int, kinds: Sequence[str], failing: float, seed: int) -> tuple[float, int]:
-    """Mean F1 of the rare class over the rounds after the departure, and how many updates there were."""
+def run(case: Case, training: str) -> tuple[dict[str, float], int]:
+    """Mean F1 of the rare class over the rounds after the departure, by who reports; how many updates there were.
+
+    The server's own tracker sees what comes in. Those that the F1 is of see, of the same answers, all or those of the
+    vehicles that do not fail; they ask about the server's origin, so that one answer fits all.
+    """
     torch.set_num_threads(1)
-    dataset = load("digits", image_size=28)
-    number, leaves_after = dataset.class_index(rare), rounds // 2
-    _, size, channels = dataset.image_shape
-    model = build("cnn3", num_classes=dataset.num_classes, in_channels=channels, image_size=size, seed=seed)
-    tracker = Tracker(TrackerSettings(num_classes=dataset.num_classes, dim=model.dim, watch=(number,)))
-    transport = LocalTransport(fleet(dataset, number, vehicles, leaves_after, failing, seed, kinds))
-    server = Server(model, arrays(model.state_dict()), tracker, transport, Rules(quorum=0.3))
-    scores, updates = [], 0
-    for finished in server.rounds(rounds):
+    dataset = load(case.setup.spec, image_size=IMAGE_SIZE)
+    rare, channels = dataset.class_index(case.rare), dataset.image_shape[2]
+    model = build("cnn3", num_classes=dataset.num_classes, in_channels=channels, image_size=IMAGE_SIZE, seed=case.seed)
+    settings = TrackerSettings(num_classes=dataset.num_classes, dim=model.dim, watch=(rare,))
+    trackers = {name: Tracker(replace(settings, remember=name != "forgotten")) for name in REPORTS}
+    replies: dict[str, Reply] = {}
+    transport = LocalTransport(fleet(case, dataset, model, training, replies))
+    server = Server(model, arrays(model.state_dict()), Tracker(settings), transport, Rules(quorum=0.3))
+    test, scores, updates = samples(dataset.test), {name: list[float]() for name in REPORTS}, 0
+    origin = server.tracker.state.origin
+    for finished in server.rounds(case.rounds):
         updates += finished.updated
-        if finished.round > leaves_after:
-            found = judge(model, finished.model, finished.outcome.readout, dataset.test, dataset.classes)
-            scores.append(found["f1"][rare])
-    return mean(scores), updates
+        leaving = [v for v, reply in replies.items() if reply.leaving]
+        kept = [v for v in replies if not case.fails(v, finished.round, finished.round if v in leaving else None)]
+        load_into(model, finished.model)
+        features = embed(model, test.images).double().numpy() if finished.round > case.leaves_after else None
+        for name, tracker in trackers.items():
+            tracker.state = replace(tracker.state, origin=origin)
+            answers = {v: replies[v].answer or b"" for v in (replies if name == "all" else kept)}
+            outcome = tracker.close(answers, leaving, round=finished.round)
+            if features is not None and outcome.readout is not None:
+                found = outcome.readout.predict(features)
+                confusion = confusion_matrix(found, dataset.test.labels, dataset.num_classes)
+                scores[name].append(score(confusion, rare).rare_f1)
+        origin = server.tracker.state.origin
+        replies.clear()
+    return {name: float(np.mean(f1)) for name, f1 in scores.items()}, updates
 
 
-def on_flower(rare: str, vehicles: int, rounds: int, failing: float, seed: int) -> None:
+def on_flower(case: Case) -> None:
     """The same failing fleet in Flower's simulation on Ray; there the owner may fail in its last round."""
     from flwr.simulation import run_simulation
 
     from mpt.fleet.flower.server_app import server_app
     from mpt.fleet.flower.vehicle_app import vehicle_app
 
+    training = case.setup.training
     settings = {
-        "dataset": "digits", "image_size": 28, "rare": rare, "remaining": 0.05, "watch": rare, "quorum": 0.3,
-        "epochs": SETTINGS.epochs, "batch_size": SETTINGS.batch_size, "lr": SETTINGS.lr, "seed": seed, "fail": failing,
-        "num_rounds": rounds, "events": f"leave {vehicles - 1} after {rounds // 2}", "vehicle_ids": "partition",
+        "dataset": case.setup.spec, "image_size": IMAGE_SIZE, "rare": case.rare, "remaining": case.setup.remaining,
+        "watch": case.rare, "quorum": 0.3, "epochs": training.epochs, "batch_size": training.batch_size,
+        "lr": training.lr, "seed": case.seed, "fail": case.failing, "num_rounds": case.rounds,
+        "events": f"leave {case.vehicles - 1} after {case.leaves_after}", "vehicle_ids": "partition",
     }  # fmt: skip
     workers = {"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": 2, "include_dashboard": False}}
-    run_simulation(server_app(**settings), vehicle_app(**settings), num_supernodes=vehicles, backend_config=workers)
+    run_simulation(
+        server_app(**settings), vehicle_app(**settings), num_supernodes=case.vehicles, backend_config=workers
+    )
+
+
+def print_means(found: list[Mapping[tuple[str, str], float]]) -> None:
+    """F1 by training and reports, and the paired difference from the undisturbed runs with its standard error."""
+    print(f"{'mean F1':<22}" + "".join(f"{name:>26}" for name in REPORTS.values()))
+    for training, title in TRAININGS.items():
+        cells = []
+        for reports in REPORTS:
+            apart = np.array([one[training, reports] - one[UNDISTURBED] for one in found])
+            f1 = np.mean([one[training, reports] for one in found])
+            error = np.std(apart, ddof=1) / np.sqrt(len(apart)) if len(apart) > 1 else np.nan
+            cells.append(f"{f1:.3f} ({apart.mean():+.3f} +- {error:.3f})")
+        print(f"{title:<22}" + "".join(f"{cell:>26}" for cell in cells))
 
 
 def main() -> None:
-    """Print both, and the difference, seed by seed."""
+    """Print both, and the difference, by class and seed; then the means."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dataset", default="digits", choices=SETUPS)
+    parser.add_argument("--rare", nargs="+", help="the classes that become rare, in turn")
+    parser.add_argument("--remaining", type=float, help="the share of its samples that the others hold")
     parser.add_argument("--vehicles", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--failing", type=float, default=0.2)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--fail-in", nargs="+", default=["train", "report"], choices=["train", "report"])
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--rare", default="8")
     parser.add_argument("--flower", action="store_true", help="one failing run in Flower's simulation instead")
     given = parser.parse_args()
+    setup, seeds = SETUPS[given.dataset], range(given.first_seed, given.first_seed + given.seeds)
+    setup = replace(setup, remaining=given.remaining or setup.remaining)
+    fixed = given.vehicles, given.rounds, given.failing
+    cases = [Case(setup, rare, *fixed, seed) for rare in given.rare or setup.rare for seed in seeds]
     if given.flower:
-        on_flower(given.rare, given.vehicles, given.rounds, given.failing, given.first_seed)
+        on_flower(cases[0])
         return
-    print(f"{given.vehicles} vehicles, {given.rounds} rounds, F1 of {given.rare} after round {given.rounds // 2}")
-    print(f"{'seed':>4} {'undisturbed':>12} {f'{given.failing:.0%} failing':>12} {'difference':>11} {'updates':>14}")
-    both, seeds = [], range(given.first_seed, given.first_seed + given.seeds)
+    what = f"{setup.spec}, {given.vehicles} vehicles, {given.rounds} rounds, {setup.remaining:.0%} remaining"
+    print(f"{what}, F1 after round {given.rounds // 2}")
+    print(
+        f"{'rare':>12} {'seed':>4} {'undisturbed':>12} {f'{given.failing:.0%} failing':>12} {'difference':>11} updates"
+    )
+    found = []
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        fixed = given.rare, given.vehicles, given.rounds, given.fail_in
-        jobs = [[pool.submit(run, *fixed, f, seed) for f in (0.0, given.failing)] for seed in seeds]
-        for seed, (calm, rough) in zip(seeds, jobs, strict=True):
-            (before, all_updates), (after, updates) = calm.result(), rough.result()
-            both.append((before, after))
-            counts = f"{updates} of {all_updates}"
-            print(f"{seed:>4} {before:>12.3f} {after:>12.3f} {after - before:>+11.3f} {counts:>14}", flush=True)
-    before, after = np.mean(both, axis=0)
-    print(f"mean {before:>12.3f} {after:>12.3f} {after - before:>+11.3f}")
-    if len(both) > 1:
-        spread = np.std(both, axis=0, ddof=1)
-        apart = np.std(np.subtract(*np.transpose(both)), ddof=1) / np.sqrt(len(both))
-        print(f"deviation over seeds {spread[0]:.3f} and {spread[1]:.3f}; standard error of the difference {apart:.3f}")
+        jobs = [{training: pool.submit(run, case, training) for training in TRAININGS} for case in cases]
+        for case, job in zip(cases, jobs, strict=True):
+            both = {training: one.result() for training, one in job.items()}
+            found.append({(t, reports): f1 for t, (scores, _) in both.items() for reports, f1 in scores.items()})
+            before, after = found[-1][UNDISTURBED], found[-1][FAILING]
+            counts = f"{both['rough'][1]} of {both['calm'][1]}"
+            line = f"{case.rare:>12} {case.seed:>4} {before:>12.3f} {after:>12.3f} {after - before:>+11.3f} {counts}"
+            print(line, flush=True)
+    spread = np.std([[one[UNDISTURBED], one[FAILING]] for one in found], axis=0, ddof=min(1, len(found) - 1))
+    print(f"deviation over these {spread[0]:.3f} and {spread[1]:.3f}")
+    print_means(found)
 
 
 if __name__ == "__main__":
