@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpt.core import (
     ClassStatistics,
+    CrossStatistics,
     Deposit,
     NearestClassMean,
     Reconstruction,
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ClassStatistics",
+    "CrossStatistics",
     "Deposit",
     "NearestClassMean",
     "Reconstruction",

@@ -1,5 +1,6 @@
 """The paper's mathematics on NumPy arrays: pure functions on frozen dataclasses, float64, no I/O."""
 
+from mpt.core.cross import CrossStatistics
 from mpt.core.departure import Deposit, deposit
 from mpt.core.errors import StatisticsError
 from mpt.core.readout import NearestClassMean
@@ -8,6 +9,7 @@ from mpt.core.statistics import ClassStatistics
 
 __all__ = [
     "ClassStatistics",
+    "CrossStatistics",
     "Deposit",
     "NearestClassMean",
     "Reconstruction",
