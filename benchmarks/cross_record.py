@@ -1,4 +1,4 @@
-"""Small federations on a CPU whose features are kept, so that estimators can be compared offline: `benchmarks/cross.py`.
+"""Small federations on a CPU whose features are kept, to compare estimators offline with `benchmarks/cross.py`.
 
     python benchmarks/cross_record.py FOLDER parquet:/path/cifar10 bird --seeds 2
 

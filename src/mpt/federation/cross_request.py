@@ -1,9 +1,8 @@
-"""What the server tells vehicles for a report of cross moments: one versioned dataclass, on one machine as on Flower."""
+"""What the server tells vehicles for a report of cross moments: one versioned dataclass, as on Flower so here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from mpt.core import CrossStatistics, StatisticsError
