@@ -30,6 +30,7 @@ from mpt.core import (
     NearestClassMean,
     Reconstruction,
     StatisticsError,
+    class_weights,
     deposit,
     reconstruct,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "NearestClassMean",
     "Reconstruction",
     "StatisticsError",
+    "class_weights",
     "deposit",
     "reconstruct",
 ]

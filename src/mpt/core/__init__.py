@@ -3,6 +3,7 @@
 from mpt.core.cross import CrossStatistics
 from mpt.core.departure import Deposit, deposit
 from mpt.core.errors import StatisticsError
+from mpt.core.mapped import class_weights
 from mpt.core.readout import NearestClassMean
 from mpt.core.reconstruction import Reconstruction, reconstruct
 from mpt.core.statistics import ClassStatistics
@@ -14,6 +15,7 @@ __all__ = [
     "NearestClassMean",
     "Reconstruction",
     "StatisticsError",
+    "class_weights",
     "deposit",
     "reconstruct",
 ]
