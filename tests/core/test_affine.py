@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import mpt
-from mpt.core.affine import DEFAULT_WIDTH, affine_map, corrected_mean, nearness, residual_noise, trust, whiten
+from mpt.core.affine import DEFAULT_WIDTH, affine_map, corrected_mean, nearness, residual_noise, trust
 from mpt.core.equations import regularize
-from mpt.core.health import expected_error, verdict
+from mpt.core.health import disagreement, expected_error, left_out_errors, verdict, whiten
 
 from .worlds import make_world
 
@@ -187,13 +187,12 @@ def test_a_class_that_moves_on_its_own_is_followed_by_its_samples():
 
 
 def test_trust_by_hand():
-    assert trust(np.ones(4), 1.0, 0, 0.3) == (0.0, 0.3)
-    assert trust(np.ones(4), 0.0, 2, 0.3)[0] == 1.0
-    assert trust(np.zeros(4), 1.0, 2, 0.5) == (0.5, 0.5)
-    alpha, signal = trust(np.full(8, 3.0), 1.0, 1, 0.1)
-    assert signal == pytest.approx(9 - (1 + 2 * 0.5))
-    assert alpha == pytest.approx(signal / (signal + 1))
-    assert trust(np.zeros(4), 1.0, 2, 0.0)[0] == 0.0
+    assert trust(np.ones(4), 1.0, 0, 0.3) == 0.0
+    assert trust(np.ones(4), 0.0, 2, 0.3) == 1.0
+    assert trust(np.zeros(4), 1.0, 2, 1.0) == 0.5
+    assert disagreement(np.full(8, 3.0), 1.0, 4) == pytest.approx(9 - (1 + 4 / 2) / 4)
+    assert trust(np.full(8, 3.0), 1.0, 4, 0.1) == pytest.approx(8.25 / 8.5)
+    assert trust(np.zeros(4), 1.0, 2, 0.0) == 0.0
 
 
 def test_the_corrected_mean_has_less_noise_than_the_mean():
@@ -258,8 +257,34 @@ def test_wrong_cross_statistics_are_refused():
 
 
 def test_health_by_hand():
-    assert expected_error(0.0, 1.0, 0, 0.25, 16) == 2.0
-    assert expected_error(1.0, 4.0, 4, 0.25, 9) == 3.0
-    assert [verdict(e, 4.0) for e in (0.9, 1.5, 2.5)] == ["good", "degraded", "lost"]
+    assert expected_error(0.0, 1.0, 0, 0.25, np.zeros(16)) == 2.0
+    assert expected_error(1.0, 4.0, 4, 0.25, np.zeros(9)) == 3.0
+    assert expected_error(0.0, 1.0, 4, 0.25, np.full(4, 3.0)) == pytest.approx(2 * np.sqrt(8.25))
+    assert [verdict(e, 4.0) for e in (1.7, 3.0, 3.5)] == ["good", "degraded", "lost"]
     factor = np.linalg.cholesky(np.array([[4.0, 0.0], [0.0, 9.0]]))
     np.testing.assert_allclose(whiten(np.array([2.0, 3.0]), factor), [1, 1])
+
+
+def test_reference_classes_left_out_are_reconstructed_as_departed_ones():
+    """Against a deposit and a reconstruction of each class by itself; with growth 1 that is MPT-lite's, unscaled."""
+    before, now = WORLD.stats().means[REFERENCE], WORLD.stats(bent(WORLD.features)).means[REFERENCE]
+    errors = left_out_errors(before, now, 0.1, 1.0)
+    for k in range(len(REFERENCE)):
+        others = np.delete(np.arange(len(REFERENCE)), k)
+        tiny = np.concatenate([before, before]), np.tile(np.arange(len(REFERENCE)), 2)
+        deposit = mpt.deposit(mpt.ClassStatistics.from_features(*tiny, len(REFERENCE), watched=[k]), k, ridge=0.1)
+        in_span = deposit.weights @ now[others]
+        basis = np.linalg.qr(now[others].T)[0]
+        stored = deposit.residual - basis @ (basis.T @ deposit.residual)
+        np.testing.assert_allclose(errors[k], now[k] - in_span - stored, atol=1e-8)
+
+
+def test_without_samples_mpt_expects_what_it_gets_wrong_on_reference_classes():
+    now = WORLD.without_rare().stats(bent(WORLD.without_rare().features))
+    rec = mpt.reconstruct(mpt.deposit(WORLD.stats(), RARE), now)
+    errors = left_out_errors(WORLD.stats().means[REFERENCE], now.means[REFERENCE], 0.1, rec.growth)
+    inverse = np.linalg.inv(regularize(now.covariance(), 0.1))
+    assert rec.expected_error == pytest.approx(np.sqrt(np.mean([e @ inverse @ e for e in errors])))
+    assert rec.verdict in ("good", "degraded", "lost")
+    lite = mpt.reconstruct(mpt.deposit(WORLD.stats(), RARE), now, variant="lite")
+    assert lite.expected_error > 0

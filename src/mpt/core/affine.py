@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
+from mpt.core.health import disagreement, whiten
 from mpt.core.linalg import cholesky_factor, dot
 from mpt.core.validation import Floats
 
@@ -22,9 +23,6 @@ DEFAULT_MAP_RIDGE = 0.003
 
 _LEAST_NOISE = 0.02
 """Of the whole variance, Eq. (X5)."""
-
-_SURE = 2.0
-"""How many standard deviations of chance a disagreement must exceed to count, Eq. (X6)."""
 
 
 def nearness(prototype: Floats, reference: Floats, factor: Floats, width: float = DEFAULT_WIDTH) -> Floats:
@@ -44,11 +42,6 @@ def nearness(prototype: Floats, reference: Floats, factor: Floats, width: float 
         return np.ones(len(reference))
     weights = np.exp((squares.min() - squares) / (2 * width * middle))
     return np.asarray(weights / weights.mean())
-
-
-def whiten(rows: Floats, factor: Floats) -> Floats:
-    """L^-1 x for a vector x (d,) or each row of (N, d), S~ = L L^T: Euclidean lengths there are Mahalanobis here."""
-    return np.asarray(scipy.linalg.solve_triangular(factor, rows.T, lower=True, check_finite=False).T)
 
 
 class AffineMap(NamedTuple):
@@ -152,14 +145,15 @@ def _whitened_mean(matrix: Floats, factor: Floats) -> float:
     return float(np.trace(whiten(whiten(matrix, factor).T, factor))) / len(matrix)
 
 
-def trust(gap: Floats, noise: float, samples: int, prior: float) -> tuple[float, float]:
-    r"""Eq. (X6): alpha, how far the corrected mean is trusted against the map's prediction, and tau^2.
+def trust(gap: Floats, noise: float, samples: int, prior: float) -> float:
+    r"""Eq. (X6): alpha, how far the corrected mean is trusted against the map's prediction.
 
-        D = |gap|^2 / d,   tau^2 = max(prior, D - (1 + 2 sqrt(2 / d)) sigma^2 / N),
+        D = |gap|^2 / d,   tau^2 = max(prior / 2, D - (1 + 4 / sqrt(N)) sigma^2 / N),
         alpha = tau^2 / (tau^2 + sigma^2 / N).
 
-    As Eq. (7), in whitened coordinates, with two differences: what the map gets wrong on reference classes it was not
-    fitted to is a lower bound on what it gets wrong here, and D counts only beyond what chance explains.
+    As Eq. (7), in whitened coordinates, with two differences. What the map gets wrong on a reference class that it was
+    not fitted to says what it gets wrong here, less by half: here no class is missing from the fit. And samples are no
+    Gaussians: D counts only beyond several times what chance explains on average, the more the fewer they are.
 
     Args:
         gap: (d,), the corrected mean less the prediction, whitened.
@@ -168,7 +162,8 @@ def trust(gap: Floats, noise: float, samples: int, prior: float) -> tuple[float,
         prior: the map's mean squared error per whitened dimension on reference classes, Eq. (X3).
     """
     if samples == 0:
-        return 0.0, prior
-    error, d = noise / samples, len(gap)
-    signal = max(prior, float(np.sum(gap**2)) / d - (1 + _SURE * np.sqrt(2 / d)) * error)
-    return (signal / (signal + error) if signal > 0 else 0.0) if error > 0 else 1.0, signal
+        return 0.0
+    if noise <= 0:
+        return 1.0
+    signal = max(prior / 2, disagreement(gap, noise, samples))
+    return signal / (signal + noise / samples)

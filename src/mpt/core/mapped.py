@@ -4,13 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpt.core.affine import affine_map, corrected_mean, nearness, residual_noise, trust, whiten
+from mpt.core.affine import affine_map, corrected_mean, nearness, residual_noise, trust
 from mpt.core.cross import CrossStatistics
 from mpt.core.departure import Deposit
-from mpt.core.equations import assemble, outside, regularize
+from mpt.core.equations import outside
 from mpt.core.errors import StatisticsError
-from mpt.core.health import Verdict, expected_error, verdict
-from mpt.core.linalg import cholesky_factor
+from mpt.core.health import Health, expected_error, nearest, verdict, whiten, whitening
 from mpt.core.statistics import ClassStatistics
 from mpt.core.validation import Floats, Ints, as_int, read_only
 
@@ -24,8 +23,7 @@ class Mapped(NamedTuple):
         alpha: of Eq. (X6).
         noise: sigma^2 of Eq. (X5).
         samples: N.
-        error: of Eq. (X8).
-        verdict: of Eq. (X9).
+        health: expected error and verdict.
     """
 
     predicted: Floats
@@ -33,8 +31,7 @@ class Mapped(NamedTuple):
     alpha: float
     noise: float
     samples: int
-    error: float
-    verdict: Verdict
+    health: Health
 
 
 def class_weights(deposit: Deposit, num_classes: int) -> Floats:
@@ -58,7 +55,7 @@ def class_weights(deposit: Deposit, num_classes: int) -> Floats:
 def mapped(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics, prototypes: Floats) -> Mapped:
     """Carry the departing prototype over; `prototypes` (K, d) are the current ones of the reference classes."""
     classes = _usable(deposit, stats, cross)
-    d, factor = stats.dim, _factor(stats, deposit.cov_ridge)
+    d, factor = stats.dim, whitening(stats.covariance(), deposit.cov_ridge)
     within, within_cross = cross.within
     counted = cross.weights[classes] * cross.counts[classes]
     earlier_means, means = cross.earlier_means, cross.means
@@ -74,11 +71,11 @@ def mapped(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics, pro
     measured = predicted
     if samples:
         measured = corrected_mean(found, start, earlier_means[deposit.departed], means[deposit.departed])
-    alpha, signal = trust(whiten(measured - predicted, factor), noise, samples, prior)
-    error = expected_error(alpha, noise, samples, signal, d)
-    reached = assemble(np.zeros(d), measured, predicted, alpha)
-    margin = float(np.sqrt(np.sum(whiten(prototypes - reached, factor) ** 2, axis=1)).min())
-    return Mapped(predicted, measured, alpha, noise, samples, error, verdict(error, margin))
+    gap = whiten(measured - predicted, factor)
+    alpha = trust(gap, noise, samples, prior)
+    error = expected_error(alpha, noise, samples, prior, gap)
+    margin = nearest(predicted + alpha * (measured - predicted), prototypes, factor)
+    return Mapped(predicted, measured, alpha, noise, samples, Health(error, verdict(error, margin)))
 
 
 def _usable(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics) -> Ints:
@@ -105,11 +102,3 @@ def _spread(stats: ClassStatistics, classes: Ints, counted: Floats) -> float:
     spreads = stats.squares[classes] / n - np.sum(means**2, axis=1)
     whole = float(n @ spreads) / max(float(n.sum()), 1.0)
     return float(counted @ spreads) / float(counted.sum()) / whole if whole > 0 else 1.0
-
-
-def _factor(stats: ClassStatistics, cov_ridge: float) -> Floats:
-    """The Cholesky factor of S~_t; of the identity where the covariance is zero."""
-    covariance = stats.covariance()
-    if not covariance.any():
-        return np.eye(stats.dim)
-    return cholesky_factor(regularize(covariance, cov_ridge), "covariance")

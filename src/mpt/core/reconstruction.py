@@ -20,7 +20,7 @@ from mpt.core.equations import (
     span_basis,
 )
 from mpt.core.errors import StatisticsError
-from mpt.core.health import Verdict
+from mpt.core.health import Health, Verdict, expected_error, left_out_errors, nearest, verdict, whiten, whitening
 from mpt.core.linalg import dot
 from mpt.core.mapped import mapped
 from mpt.core.statistics import ClassStatistics
@@ -45,8 +45,8 @@ class Reconstruction(Value):
         growth: |predicted| over the length that the stored residual has outside the reference span.
         classes: (K,), the reference classes used: those of the deposit that are still observed and not watched.
         weights: (K,), their weights; solved again where reference classes have disappeared.
-        expected_error: the Mahalanobis distance to the true prototype that is to be expected, Eq. (X8); None where
-            the variant does not know.
+        expected_error: a Mahalanobis distance within which the true prototype is to be expected, Eq. (X8); in MPT-lite,
+            which has no covariance, in units of the spread outside the reference span. None with one reference class.
         verdict: "good", "degraded" or "lost", Eq. (X9): that error against the nearest other prototype.
 
     In the variant "cross" the map predicts, and the remaining samples measure, the whole prototype. To keep Eq. (4),
@@ -214,12 +214,11 @@ def _reconstruct(
     means = stats.means
     prototypes = means[classes]
     in_span = dot(weights, prototypes)
-    expected_error, verdict = None, None
     if cross is not None:
         whole = mapped(deposit, stats, cross, prototypes)
         predicted, measured = whole.predicted - in_span, whole.measured - in_span
         alpha, noise, samples = whole.alpha, whole.noise, whole.samples
-        expected_error, verdict = whole.error, whole.verdict
+        health: Health | None = whole.health
         stored = float(np.linalg.norm(r0))
     else:
         basis = span_basis(prototypes)
@@ -228,21 +227,54 @@ def _reconstruct(
         measured = measured_residual(means[deposit.departed], basis) if samples else np.zeros_like(r0)
         alpha = reliability(measured, predicted, noise, samples)
         stored = float(np.linalg.norm(outside(r0, basis)))
+    growth = float(np.linalg.norm(predicted)) / stored if stored else 1.0
+    prototype = assemble(in_span, measured, predicted, alpha)
+    if cross is None:
+        gap = measured - predicted
+        health = _health(
+            deposit, stats, classes, prototype, gap, alpha=alpha, noise=noise, samples=samples, growth=growth
+        )
     return Reconstruction(
         departed=deposit.departed,
-        prototype=read_only(assemble(in_span, measured, predicted, alpha)),
+        prototype=read_only(prototype),
         in_span=read_only(in_span),
         predicted=read_only(predicted),
         measured=read_only(measured),
         alpha=alpha,
         noise=noise,
         samples=samples,
-        growth=float(np.linalg.norm(predicted)) / stored if stored else 1.0,
+        growth=growth,
         classes=read_only(classes),
         weights=read_only(weights),
-        expected_error=expected_error,
-        verdict=verdict,
+        expected_error=None if health is None else health.expected_error,
+        verdict=None if health is None else health.verdict,
     )
+
+
+def _health(
+    deposit: Deposit,
+    stats: ClassStatistics,
+    classes: Ints,
+    prototype: Floats,
+    gap: Floats,
+    *,
+    alpha: float,
+    noise: float,
+    samples: int,
+    growth: float,
+) -> Health | None:
+    """What is to be expected of MPT's reconstruction: from the reference classes left out, and from `gap`."""
+    if len(classes) < 2:
+        return None
+    now, d = stats.means[classes], len(prototype)
+    errors = left_out_errors(deposit.reference[np.isin(deposit.classes, classes)], now, deposit.ridge, growth)
+    if stats.scatter is not None:
+        factor = whitening(stats.covariance(), deposit.cov_ridge)
+    else:
+        factor = np.eye(d) * (np.sqrt(noise) if noise > 0 else 1.0)
+    prior = float(np.mean(whiten(errors, factor) ** 2))
+    error = expected_error(alpha, 1.0, samples, prior, whiten(gap, factor))
+    return Health(error, verdict(error, nearest(prototype, now, factor)))
 
 
 def _check_fits(deposit: Deposit, stats: ClassStatistics) -> None:
