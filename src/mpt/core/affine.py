@@ -117,25 +117,21 @@ def corrected_mean(mapped: AffineMap, prototype: Floats, earlier_mean: Floats, m
     return np.asarray(mean + dot(prototype - earlier_mean, mapped.matrix))
 
 
-def residual_noise(
-    mapped: AffineMap, covariance: Floats, within: Floats, within_cross: Floats, counted: float, factor: Floats
-) -> float:
+def residual_noise(mapped: AffineMap, covariance: Floats, earlier: Floats, factor: Floats) -> float:
     r"""Eq. (X5): sigma^2, the variance per sample and whitened dimension of h - map(z) within a class.
 
-        R = S - (V^T A + A^T V - A^T W A) / sum(w),   sigma^2 = tr(S~_t^-1 R) / d,
+        sigma^2 = tr(S~_t^-1 (S_t - A^T S_z A)) / d,
 
-    and at least a fiftieth of tr(S~_t^-1 S) / d: S is not known to more than that. Where the map leaves nothing
-    unexplained, prediction and measurement agree, and the floor changes nothing.
+    what of the variance of h that of map(z) does not account for, and at least a fiftieth of all of it. Where the map
+    leaves nothing unexplained, prediction and measurement agree, and the floor changes nothing.
 
     Args:
         mapped: the map.
-        covariance: S (d, d), that of h within the classes, each counted as in W and V.
-        within: W (d, d).
-        within_cross: V (d, d).
-        counted: sum(w).
+        covariance: S_t (d, d), of h within classes.
+        earlier: S_z (d, d), of z within the same classes.
         factor: (d, d), the lower Cholesky factor of S~_t.
     """
-    explained = dot(2 * within_cross.T - dot(mapped.matrix.T, within), mapped.matrix) / counted
+    explained = dot(dot(mapped.matrix.T, earlier), mapped.matrix)
     total, left = _whitened_mean(covariance, factor), _whitened_mean(covariance - explained, factor)
     return max(left, _LEAST_NOISE * total)
 

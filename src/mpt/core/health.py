@@ -4,7 +4,7 @@ Reference classes are there every round, so what a rule gets wrong when it recon
 known. Beside it stands how far the remaining samples disagree with what was predicted.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import scipy.linalg
@@ -14,6 +14,7 @@ from mpt.core.linalg import cholesky_factor, dot
 from mpt.core.validation import Floats
 
 Verdict = Literal["good", "degraded", "lost"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 SURE = 4.0
 """By how much a disagreement must exceed chance to count: 1 + SURE / sqrt(N) times its mean."""

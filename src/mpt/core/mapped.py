@@ -7,7 +7,6 @@ import numpy as np
 from mpt.core.affine import affine_map, corrected_mean, nearness, residual_noise, trust
 from mpt.core.cross import CrossStatistics
 from mpt.core.departure import Deposit
-from mpt.core.equations import outside
 from mpt.core.errors import StatisticsError
 from mpt.core.health import Health, expected_error, nearest, verdict, whiten, whitening
 from mpt.core.statistics import ClassStatistics
@@ -66,8 +65,9 @@ def mapped(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics, pro
     share = cross.weights[classes] / cross.weights[classes].sum()
     prior = float(np.sum(share * np.sum(whiten(found.errors, factor) ** 2, axis=1))) / d
     samples = int(cross.counts[deposit.departed])
-    covariance = _spread(stats, classes, counted) * stats.covariance()
-    noise = residual_noise(found, covariance, within, within_cross, float(counted.sum()), factor)
+    at_departure = deposit.covariance if deposit.anchor is None else None
+    earlier = within / float(counted.sum()) if at_departure is None else at_departure
+    noise = residual_noise(found, stats.covariance(), earlier, factor)
     measured = predicted
     if samples:
         measured = corrected_mean(found, start, earlier_means[deposit.departed], means[deposit.departed])
@@ -91,14 +91,3 @@ def _usable(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics) ->
     if not len(classes):
         raise StatisticsError("cross: no class with a weight has samples, there is nothing to fit the map to")
     return classes
-
-
-def _spread(stats: ClassStatistics, classes: Ints, counted: Floats) -> float:
-    """The spread within classes that count as the map's do, against that of all alike: S_t is summed over all alike."""
-    known = stats.counts[classes] > 0
-    classes, counted = classes[known], counted[known]
-    n = stats.counts[classes]
-    means = outside(stats.sums[classes] / n[:, None], stats.span_basis)
-    spreads = stats.squares[classes] / n - np.sum(means**2, axis=1)
-    whole = float(n @ spreads) / max(float(n.sum()), 1.0)
-    return float(counted @ spreads) / float(counted.sum()) / whole if whole > 0 else 1.0

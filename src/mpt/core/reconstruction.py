@@ -263,7 +263,10 @@ def _health(
     samples: int,
     growth: float,
 ) -> Health | None:
-    """What is to be expected of MPT's reconstruction: from the reference classes left out, and from `gap`."""
+    """What is to be expected of MPT's reconstruction: from the reference classes left out, and from `gap`.
+
+    Squared errors of classes left out count half: they are reconstructed from one reference class less.
+    """
     if len(classes) < 2:
         return None
     now, d = stats.means[classes], len(prototype)
@@ -272,7 +275,7 @@ def _health(
         factor = whitening(stats.covariance(), deposit.cov_ridge)
     else:
         factor = np.eye(d) * (np.sqrt(noise) if noise > 0 else 1.0)
-    prior = float(np.mean(whiten(errors, factor) ** 2))
+    prior = float(np.mean(whiten(errors, factor) ** 2)) / 2
     error = expected_error(alpha, 1.0, samples, prior, whiten(gap, factor))
     return Health(error, verdict(error, nearest(prototype, now, factor)))
 

@@ -13,9 +13,6 @@ from mpt.federation.cross_request import CrossRequest
 from mpt.methods.mpt import note
 from mpt.methods.protocol import Local, Now, Training
 
-VERDICTS = ("good", "degraded", "lost")
-"""As numbers in the diagnostics: 0, 1, 2."""
-
 
 @dataclass(frozen=True, eq=False)
 class Kept(Value):
@@ -73,8 +70,6 @@ class MptX:
 
         rec = reconstruct(kept.deposit, stats, variant="cross", cross=CrossStatistics.merge(arriving()))
         note(now, kept.deposit, rec)
-        if rec.expected_error is not None and rec.verdict is not None:
-            now.note(expected_error=rec.expected_error, verdict=VERDICTS.index(rec.verdict))
         return replace(kept, still=still), rec.prototype
 
 
