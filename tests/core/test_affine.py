@@ -187,8 +187,8 @@ def test_trust_by_hand():
     assert trust(np.ones(4), 1.0, 0, 0.3) == 0.0
     assert trust(np.ones(4), 0.0, 2, 0.3) == 1.0
     assert trust(np.zeros(4), 1.0, 2, 1.0) == 0.5
-    assert disagreement(np.full(8, 3.0), 1.0, 4) == pytest.approx(9 - (1 + 4 / 2) / 4)
-    assert trust(np.full(8, 3.0), 1.0, 4, 0.1) == pytest.approx(8.25 / 8.5)
+    assert disagreement(np.full(8, 3.0), 1.0, 4) == pytest.approx(9 - (1 + 10 / 2) / 4)
+    assert trust(np.full(8, 3.0), 1.0, 4, 0.1) == pytest.approx(7.5 / 7.75)
     assert trust(np.zeros(4), 1.0, 2, 0.0) == 0.0
 
 
@@ -256,7 +256,7 @@ def test_wrong_cross_statistics_are_refused():
 def test_health_by_hand():
     assert expected_error(0.0, 1.0, 0, 0.25, np.zeros(16)) == 2.0
     assert expected_error(1.0, 4.0, 4, 0.25, np.zeros(9)) == 3.0
-    assert expected_error(0.0, 1.0, 4, 0.25, np.full(4, 3.0)) == pytest.approx(2 * np.sqrt(8.25))
+    assert expected_error(0.0, 1.0, 4, 0.25, np.full(4, 3.0)) == pytest.approx(2 * np.sqrt(7.5))
     assert [verdict(e, 4.0) for e in (1.7, 3.0, 3.5)] == ["good", "degraded", "lost"]
     factor = np.linalg.cholesky(np.array([[4.0, 0.0], [0.0, 9.0]]))
     np.testing.assert_allclose(whiten(np.array([2.0, 3.0]), factor), [1, 1])

@@ -144,7 +144,7 @@ def _whitened_mean(matrix: Floats, factor: Floats) -> float:
 def trust(gap: Floats, noise: float, samples: int, prior: float) -> float:
     r"""Eq. (X6): alpha, how far the corrected mean is trusted against the map's prediction.
 
-        D = |gap|^2 / d,   tau^2 = max(prior / 2, D - (1 + 4 / sqrt(N)) sigma^2 / N),
+        D = |gap|^2 / d,   tau^2 = max(prior / 2, D - (1 + 10 / sqrt(N)) sigma^2 / N),
         alpha = tau^2 / (tau^2 + sigma^2 / N).
 
     As Eq. (7), in whitened coordinates, with two differences. What the map gets wrong on a reference class that it was

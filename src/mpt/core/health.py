@@ -16,7 +16,7 @@ from mpt.core.validation import Floats
 Verdict = Literal["good", "degraded", "lost"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
-SURE = 4.0
+SURE = 10.0
 """By how much a disagreement must exceed chance to count: 1 + SURE / sqrt(N) times its mean."""
 
 _DEGRADED, _LOST = 0.45, 0.85
