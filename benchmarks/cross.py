@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import mpt
-from mpt.core.affine import affine_map, nearness
+from mpt.core.affine import DEFAULT_MAP_RIDGE, DEFAULT_WIDTH, affine_map, map_ridge, nearness
 from mpt.core.equations import regularize
 from mpt.core.health import left_out_errors, whiten, whitening
 from mpt.core.validation import Floats, Ints
@@ -39,7 +39,7 @@ COLUMNS = (
     "best_others",
 )
 HEALTH = ("expected", "verdict")
-WIDTHS, RIDGES = (None, 0.05, 0.1, 0.15, 0.25, 0.5), (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
+WIDTHS, RIDGES = (None, 0.05, 0.1, 0.15, 0.25, 0.5), (0.002, 0.006, 0.02, 0.06, 0.2, 0.6)
 REMAINING = (0.0, 0.01, 0.02, 0.05, 0.1)
 
 
@@ -75,7 +75,14 @@ class Cell:
             features[rows], self.labels[rows], self.num_classes, watched=[self.rare]
         )
 
-    def cross(self, width: float | None = 0.15) -> mpt.CrossStatistics:
+    def keep(self, per_class: int | None) -> None:
+        """Fit maps to so many samples a reference class only."""
+        if per_class is not None:
+            rng, labels = np.random.default_rng(0), self.labels[self.references]
+            some = [rng.permutation(self.references[labels == c])[:per_class] for c in self.deposit.classes]
+            self.rows = np.concatenate([*(np.sort(mine) for mine in some), self.rows[len(self.references) :]])
+
+    def cross(self, width: float | None = DEFAULT_WIDTH) -> mpt.CrossStatistics:
         """The cross moments with nearness of that width; None: all reference classes alike."""
         weights = np.zeros(self.num_classes)
         factor = self.deposit.covariance_factor
@@ -113,22 +120,35 @@ class Cell:
         return 2 * float(np.sum(rare & said)) / max(1, int(rare.sum() + said.sum())), float(np.mean(recalls))
 
 
-def mapped(cell: Cell, width: float | None, ridge: float, towards: float = 0.0, between: float = 1.0) -> Floats:
+def mapped(
+    cell: Cell,
+    width: float | None = DEFAULT_WIDTH,
+    ridge: float = DEFAULT_MAP_RIDGE,
+    *,
+    towards: float = 1.0,
+    between: float = 1.0,
+) -> Floats:
     """The departing prototype under a map with other settings, without remaining samples.
 
-    With `towards` 1 the ridge shrinks the map towards the identity; `between` is how much more the classes' means count
-    than the samples about them.
+    `ridge` is c of Eq. (X2). With `towards` 0 it shrinks the map towards zero, not the identity; `between` is how much
+    more the classes' means count than the samples about them.
     """
     cross = cell.cross(width)
     classes = np.flatnonzero(cross.weights)
     counted = (cross.weights * cross.counts)[classes]
     earlier, means = cross.earlier_means[classes], cross.means[classes]
     within, within_cross = cross.within
-    if towards:
-        means = means - towards * earlier
-        within_cross = within_cross - towards * within
-    found = affine_map(earlier, means, counted, within / between, within_cross / between, ridge)
-    moved: Floats = found(cell.start) + towards * cell.start
+    missing = 1 - towards
+    relative = map_ridge(cross.weights[classes], cross.counts[classes], len(cell.start), ridge)
+    found = affine_map(
+        earlier,
+        means + missing * earlier,
+        counted,
+        within / between,
+        (within_cross + missing * within) / between,
+        relative,
+    )
+    moved: Floats = found(cell.start) - missing * cell.start
     return moved
 
 
@@ -154,10 +174,11 @@ def by_best_ridge(cell: Cell) -> Floats:
     earlier, means = cross.earlier_means[classes], cross.means[classes]
 
     def error(ridge: float) -> float:
-        errors = affine_map(earlier, means, counted, *cross.within, ridge).errors
+        relative = map_ridge(cross.weights[classes], cross.counts[classes], len(cell.start), ridge)
+        errors = affine_map(earlier, means, counted, *cross.within, relative).errors
         return float(share @ np.sum(whiten(errors, cell.factor) ** 2, axis=1))
 
-    return mapped(cell, 0.15, min(RIDGES, key=error))
+    return mapped(cell, ridge=min(RIDGES, key=error))
 
 
 def mpt_by_best_ridge(cell: Cell) -> Floats:
@@ -216,7 +237,8 @@ def own_covariance(cell: Cell) -> tuple[float, float]:
     cross = cell.cross()
     classes = np.flatnonzero(cross.weights)
     counted = (cross.weights * cross.counts)[classes]
-    found = affine_map(cross.earlier_means[classes], cross.means[classes], counted, *cross.within)
+    ridge = map_ridge(cross.weights[classes], cross.counts[classes], len(cell.start))
+    found = affine_map(cross.earlier_means[classes], cross.means[classes], counted, *cross.within, ridge)
     mine = cell.z[cell.all_rare] - cell.z[cell.all_rare].mean(axis=0)
     carried = found.matrix.T @ (mine.T @ mine / len(mine)) @ found.matrix
     shared = cell.now.covariance()
@@ -235,19 +257,19 @@ def own_covariance(cell: Cell) -> tuple[float, float]:
     return cell.judge(np.where(rare < table.min(axis=1), cell.rare, others[table.argmin(axis=1)]))
 
 
-def oas(cell: Cell) -> tuple[float, float]:
-    """MPT-X's prototype, read out under the covariance shrunk by oracle approximating shrinkage (Chen et al., 2010)."""
+def oas(cell: Cell, prototype: Floats) -> tuple[float, float]:
+    """A prototype read out under the covariance shrunk by oracle approximating shrinkage (Chen et al., 2010)."""
     s, n = cell.now.covariance(), len(cell.references)
     d, mean, square = len(s), np.trace(s) / len(s), np.sum(s**2)
     rho = min(1.0, ((1 - 2 / d) * square + (d * mean) ** 2) / ((n + 1 - 2 / d) * (square - d * mean**2)))
     prototypes = cell.now.means
-    prototypes[cell.rare] = cell.tracked.prototype
+    prototypes[cell.rare] = prototype
     shrunk = (1 - rho) * s + rho * mean * np.eye(d)
     return cell.judge(mpt.NearestClassMean(prototypes, shrunk, cov_ridge=0.0).predict(cell.test))
 
 
-def tukey(cell: Cell) -> tuple[float, float]:
-    """MPT-X on the square roots of all features, which are not negative."""
+def tukey(cell: Cell, *, oracle: bool = False) -> tuple[float, float]:
+    """MPT-X, or oracle-train, on the square roots of all features, which are not negative."""
     changed = Cell.__new__(Cell)
     changed.__dict__.update({k: v for k, v in cell.__dict__.items() if k not in ("tracked", "plain")})
     for name in ("z", "h", "test"):
@@ -255,7 +277,7 @@ def tukey(cell: Cell) -> tuple[float, float]:
     before = changed._stats(changed.z, np.concatenate([cell.references, cell.all_rare]))
     changed.deposit = mpt.deposit(before, cell.rare, staying=changed._stats(changed.z, cell.rows))
     changed.start, changed.now = changed.deposit.prototype, changed._stats(changed.h, cell.rows)
-    return changed.scores(changed.tracked.prototype)
+    return changed.scores(changed.h[cell.all_rare].mean(axis=0) if oracle else changed.tracked.prototype)
 
 
 Estimate = Callable[[Cell], Floats | tuple[float, float]]
@@ -272,16 +294,18 @@ TRIED: dict[str, Estimate] = {
     "mpt-x without calibration": lambda cell: cell.tracked.in_span + cell.tracked.predicted,
     "corrected mean alone": lambda cell: cell.tracked.in_span + cell.tracked.measured,
     "plain mean calibrated": plain_mean,
-    "all classes alike": lambda cell: mapped(cell, None, 0.003),
-    "towards the identity": lambda cell: mapped(cell, 0.15, 0.003, towards=1.0),
-    "class means count tenfold": lambda cell: mapped(cell, 0.15, 0.003, between=10.0),
+    "all classes alike": lambda cell: mapped(cell, None),
+    "towards zero": lambda cell: mapped(cell, towards=0.0),
+    "class means count tenfold": lambda cell: mapped(cell, between=10.0),
     "ridge by classes left out": by_best_ridge,
     "mpt, lambda by classes left out": mpt_by_best_ridge,
     "mpt, lambda 0.2": lambda cell: mpt_with(cell, 0.2),
     "pooled with mpt by inverse error": pooled,
     "own covariance in the readout": own_covariance,
-    "OAS in the readout": oas,
+    "OAS in the readout": lambda cell: oas(cell, cell.tracked.prototype),
+    "oracle-train, OAS in the readout": lambda cell: oas(cell, cell.truth),
     "Tukey transform": tukey,
+    "oracle-train, Tukey transform": lambda cell: tukey(cell, oracle=True),
 }
 
 
@@ -289,7 +313,7 @@ def tuned() -> dict[str, Estimate]:
     """A grid over width, ridge and what the map is shrunk towards."""
 
     def one(width: float | None, ridge: float, towards: float) -> Estimate:
-        return lambda cell: mapped(cell, width, ridge, towards)
+        return lambda cell: mapped(cell, width, ridge, towards=towards)
 
     grid = {f"{w or 'alike'} {r:g} {t:g}": one(w, r, t) for w in WIDTHS for r in RIDGES for t in (0.0, 1.0)}
     return {"oracle-train": COMPARED["oracle-train"], **grid}
@@ -306,6 +330,7 @@ def lines(args: argparse.Namespace) -> Iterator[list[str]]:
                 samples = round(fraction * total)
                 for draw in range(args.draws if samples else 1):
                     cell = Cell(path, number, samples, draw)
+                    cell.keep(args.per_class)
                     best, best_others = cell.scores(cell.truth)
                     for name, estimate in what.items():
                         made = estimate(cell)
@@ -365,6 +390,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--per-class", type=int, help="fit maps to so many samples a reference class")
     args = parser.parse_args()
     if args.what in ("table", "health"):
         (table if args.what == "table" else health)(args.folder)

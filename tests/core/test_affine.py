@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mpt
-from mpt.core.affine import DEFAULT_WIDTH, affine_map, corrected_mean, nearness, residual_noise, trust
+from mpt.core.affine import DEFAULT_WIDTH, affine_map, corrected_mean, map_ridge, nearness, residual_noise, trust
 from mpt.core.equations import regularize
 from mpt.core.health import disagreement, expected_error, left_out_errors, verdict, whiten
 
@@ -42,10 +42,10 @@ def fitted(cross, ridge):
 
 
 def by_scikit(z, h, weights, ridge):
-    """Ridge regression with an intercept on weighted samples, lambda relative to their weighted scatter."""
+    """Ridge regression of the movement on weighted samples, lambda relative to their weighted scatter."""
     centred = z - np.average(z, axis=0, weights=weights)
     penalty = ridge * np.sum(weights[:, None] * centred**2) / z.shape[1]
-    return linear_model.Ridge(alpha=penalty, solver="cholesky").fit(z, h, sample_weight=weights)
+    return linear_model.Ridge(alpha=penalty, solver="cholesky").fit(z, h - z, sample_weight=weights)
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.003, 0.3])
@@ -54,8 +54,22 @@ def test_the_map_is_scikit_learns_weighted_ridge_regression(ridge):
     found = fitted(cross_of(WORLD, after), ridge)
     rows = WORLD.labels != RARE
     model = by_scikit(WORLD.features[rows], after[rows], WEIGHTS[WORLD.labels[rows]], ridge)
-    np.testing.assert_allclose(found.matrix, model.coef_.T, atol=1e-9)
-    np.testing.assert_allclose(found(WORLD.features), model.predict(WORLD.features), atol=1e-8)
+    np.testing.assert_allclose(found.matrix, np.eye(9) + model.coef_.T, atol=1e-9)
+    np.testing.assert_allclose(found(WORLD.features), WORLD.features + model.predict(WORLD.features), atol=1e-8)
+
+
+def test_where_nothing_moves_the_map_is_the_identity():
+    found = fitted(cross_of(WORLD, WORLD.features), 0.5)
+    np.testing.assert_allclose(found(WORLD.features), WORLD.features, atol=1e-10)
+    rec = tracked(WORLD.features, 0)
+    np.testing.assert_allclose(rec.prototype, WORLD.features[WORLD.labels == RARE].mean(axis=0), atol=1e-10)
+    assert rec.expected_error < 1e-8
+    assert rec.verdict == "good"
+
+
+def test_the_ridge_grows_with_the_dimension_and_falls_with_the_samples():
+    assert map_ridge(np.ones(4), np.full(4, 10), 40, 0.02) == pytest.approx(0.02)
+    assert map_ridge(np.array([3.0, 0.0]), np.array([50, 10]), 100, 0.02) == pytest.approx(0.04)
 
 
 def test_a_class_left_out_is_known_without_fitting_again():
@@ -73,7 +87,8 @@ def test_a_class_left_out_is_known_without_fitting_again():
         w, m, n = counted[others], earlier[others], means[others]
         m0, n0 = w @ m / w.sum(), w @ n / w.sum()
         gram = within + (w[:, None] * (m - m0)).T @ (m - m0) + ridge * size * np.eye(9)
-        matrix = np.linalg.solve(gram, within_cross + (w[:, None] * (m - m0)).T @ (n - n0))
+        moved = within_cross - within + (w[:, None] * (m - m0)).T @ ((n - n0) - (m - m0))
+        matrix = np.eye(9) + np.linalg.solve(gram, moved)
         expected = means[k] - n0 - (earlier[k] - m0) @ matrix
         np.testing.assert_allclose(found.errors[k], expected, atol=1e-8)
 
@@ -87,7 +102,8 @@ def test_leaving_a_class_out_comes_close_to_fitting_without_its_samples():
         rows = (WORLD.labels != RARE) & (WORLD.labels != c)
         model = by_scikit(WORLD.features[rows], after[rows], np.ones(rows.sum()), ridge)
         mine = WORLD.labels == c
-        exact.append(after[mine].mean(axis=0) - model.predict(WORLD.features[mine].mean(axis=0)[None])[0])
+        start = WORLD.features[mine].mean(axis=0)
+        exact.append(after[mine].mean(axis=0) - start - model.predict(start[None])[0])
     assert np.linalg.norm(errors) == pytest.approx(np.linalg.norm(exact), rel=0.3)
     assert np.linalg.norm(errors - exact) < 0.5 * np.linalg.norm(exact)
 

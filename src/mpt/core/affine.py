@@ -1,7 +1,7 @@
 r"""Cross-moment tracking's equations, beyond the paper, one function each, on plain float64 arrays.
 
 Notation as in `mpt.core.equations`; z is a feature under the reference model, h the same sample's under the current
-one. m_k (K, d) are the reference classes' means of z, n_k (K,) those of h, w_k (K,) how much each class counts: its
+one. m_k (K, d) are the reference classes' means of z, n_k (K, d) those of h, w_k (K,) how much each class counts: its
 samples times its weight. W = sum of a (z - m)(z - m)^T and V = sum of a (z - m)(h - n)^T are taken about each sample's
 own class means.
 """
@@ -13,13 +13,13 @@ import scipy.linalg
 
 from mpt.core.health import disagreement, whiten
 from mpt.core.linalg import cholesky_factor, dot
-from mpt.core.validation import Floats
+from mpt.core.validation import Floats, Ints
 
 DEFAULT_WIDTH = 0.15
 """s^2 of Eq. (X1), relative to the median squared distance."""
 
-DEFAULT_MAP_RIDGE = 0.003
-"""lambda of Eq. (X2), relative to the mean variance of a dimension of z."""
+DEFAULT_MAP_RIDGE = 0.02
+"""c of Eq. (X2): the ridge for as many samples as dimensions."""
 
 _LEAST_NOISE = 0.02
 """Of the whole variance, Eq. (X5)."""
@@ -64,21 +64,23 @@ class AffineMap(NamedTuple):
         return self.centre + dot(rows - self.earlier_centre, self.matrix)
 
 
+def map_ridge(weights: Floats, counts: Floats | Ints, d: int, ridge: float = DEFAULT_MAP_RIDGE) -> float:
+    """The relative ridge of Eq. (X2): c d / n, n = (sum a n_k)^2 / sum a^2 n_k as many samples as the weights leave."""
+    counted = weights * counts
+    return float(ridge * d * np.sum(weights * counted) / np.sum(counted) ** 2)
+
+
 def affine_map(
-    earlier: Floats,
-    current: Floats,
-    counted: Floats,
-    within: Floats,
-    within_cross: Floats,
-    ridge: float = DEFAULT_MAP_RIDGE,
+    earlier: Floats, current: Floats, counted: Floats, within: Floats, within_cross: Floats, ridge: float
 ) -> AffineMap:
     r"""Eq. (X2) and (X3): the ridge regression of h on z over the samples of the reference classes, from their sums.
 
         G = W + sum_k w_k (m_k - m)(m_k - m)^T,   X = V + sum_k w_k (m_k - m)(n_k - n)^T,
-        A = (G + lambda I)^-1 X,   lambda = `ridge` x tr(G) / d,
+        A = I + (G + lambda I)^-1 (X - G),   lambda = `ridge` x tr(G) / d,
 
-    m and n the weighted means of z and h. Without class k's mean, but with the scatter within it, the regression's
-    error at that class is known without solving again, as in any linear regression:
+    m and n the weighted means of z and h: where nothing has moved, the map is the identity, and with few samples it
+    stays near it. Without class k's mean, but with the scatter within it, the regression's error at that class is
+    known without solving again, as in any linear regression:
 
         e_k = (n_k - map(m_k)) / (1 - H_k),   H_k = w_k / sum(w) + w_k (m_k - m)^T (G + lambda I)^-1 (m_k - m).
 
@@ -98,10 +100,12 @@ def affine_map(
     whole = (whole + whole.T) / 2
     size = float(np.trace(whole)) / len(whole)
     if size <= 0:
-        return AffineMap(earlier_centre, centre, np.zeros_like(whole), dh)
+        return AffineMap(earlier_centre, centre, np.eye(len(whole)), dh - dz)
+    moved = within_cross + dot(weighted.T, dh) - whole
     whole.flat[:: len(whole) + 1] += ridge * size
     factor = cholesky_factor(whole, "gram")
-    matrix = scipy.linalg.cho_solve((factor, True), within_cross + dot(weighted.T, dh), check_finite=False)
+    matrix = scipy.linalg.cho_solve((factor, True), moved, check_finite=False)
+    matrix.flat[:: len(whole) + 1] += 1
     solved = scipy.linalg.cho_solve((factor, True), dz.T, check_finite=False)
     leverage = share + counted * np.sum(dz * solved.T, axis=1)
     errors = (dh - dot(dz, matrix)) / np.maximum(1 - leverage, 1e-6)[:, None]

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpt.core.affine import affine_map, corrected_mean, nearness, residual_noise, trust
+from mpt.core.affine import affine_map, corrected_mean, map_ridge, nearness, residual_noise, trust
 from mpt.core.cross import CrossStatistics
 from mpt.core.departure import Deposit
 from mpt.core.errors import StatisticsError
@@ -58,7 +58,8 @@ def mapped(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics, pro
     within, within_cross = cross.within
     counted = cross.weights[classes] * cross.counts[classes]
     earlier_means, means = cross.earlier_means, cross.means
-    found = affine_map(earlier_means[classes], means[classes], counted, within, within_cross)
+    ridge = map_ridge(cross.weights[classes], cross.counts[classes], d)
+    found = affine_map(earlier_means[classes], means[classes], counted, within, within_cross, ridge)
     start = deposit.prototype if deposit.anchor is None else deposit.anchor
     predicted = found(start)
 
