@@ -113,6 +113,17 @@ def test_the_still_part_travels_once():
         mpt.CrossStatistics.from_bytes(message, known=other)
 
 
+def test_cross_moments_travel_with_three_digits():
+    stats = cross(**ORIGINS)
+    message = stats.to_bytes("float32", halves=True)
+    assert len(message) == len(stats.to_bytes("float32")) - 2 * 12 * 12 + 8
+    received = mpt.CrossStatistics.from_bytes(message)
+    np.testing.assert_allclose(received.cross, stats.cross, rtol=6e-4, atol=1e-7 * np.abs(stats.cross).max())
+    np.testing.assert_allclose(received.gram, stats.gram, rtol=1e-7)
+    empty = mpt.CrossStatistics.from_features(np.zeros((0, 3)), np.zeros((0, 3)), [], 2)
+    assert mpt.CrossStatistics.from_bytes(empty.to_bytes(halves=True)) == empty
+
+
 def test_weights_and_origins_need_not_travel():
     stats = cross(**ORIGINS)
     message = stats.to_bytes(frame=False)

@@ -40,12 +40,12 @@ def with_vehicles(now, fleet, vehicles):
     return type(now)(**{**vars(now), "report": channel.report, "ask": channel.ask})
 
 
-def test_it_is_the_cores_reconstruction_to_float32():
+def test_it_is_the_cores_reconstruction_to_float16():
     outcome, now = FLEET.run(METHOD)
     rec = expected(FLEET, FLEET.owner != 3)
-    np.testing.assert_allclose(outcome, rec.prototype, rtol=1e-4)
-    assert now.notes["alpha"] == pytest.approx(rec.alpha, rel=1e-3)
-    assert now.notes["expected_error"] == pytest.approx(rec.expected_error, rel=1e-3)
+    np.testing.assert_allclose(outcome, rec.prototype, atol=0.01)
+    assert now.notes["alpha"] == pytest.approx(rec.alpha, abs=0.02)
+    assert now.notes["expected_error"] == pytest.approx(rec.expected_error, rel=0.3)
     assert now.notes["verdict"] == ("good", "degraded", "lost").index(rec.verdict)
     assert now.notes["remaining"] == 6
 
@@ -95,7 +95,7 @@ def test_changed_data_is_sent_again_by_itself():
     kept, outcome = METHOD.track(kept, fleet.now(departed=True))
     assert len(still & set(kept.still)) == 1
     staying = (fleet.owner != 3) & (fleet.owner != 4)
-    np.testing.assert_allclose(outcome, expected(fleet, staying).prototype, rtol=1e-3)
+    np.testing.assert_allclose(outcome, expected(fleet, staying).prototype, atol=0.01)
 
 
 def test_nobody_who_remains_needs_the_class():
@@ -115,7 +115,7 @@ def test_the_request_survives_the_wire():
     whole = mpt.CrossStatistics.from_features(
         z, h, labels, 3, weights=request.weights, earlier_origin=np.ones(4), origin=np.arange(4.0)
     )
-    np.testing.assert_allclose(received.cross, whole.cross, rtol=1e-6)
+    np.testing.assert_allclose(received.cross, whole.cross, rtol=1e-3)
     assert isinstance(received.still, Still)
     other = CrossRequest(30, 15, np.ones(3), np.ones(4), np.arange(4.0))
     with pytest.raises(mpt.StatisticsError, match="other weights or origins"):

@@ -19,7 +19,7 @@ from mpt.core.value import Value
 from mpt.core.wire import Reader, WireType, Writer
 
 _KIND = b"X"
-_EARLIER_ORIGIN, _ORIGIN, _FRAMELESS, _STILL = 1, 2, 4, 8
+_EARLIER_ORIGIN, _ORIGIN, _FRAMELESS, _STILL, _HALVES = 1, 2, 4, 8, 16
 
 DIGEST_SIZE = 8
 """Of what stands for a still part, or for weights and origins, that the receiver has."""
@@ -233,7 +233,9 @@ class CrossStatistics(Value):
         """What a receiver keeps under `still_digest`."""
         return Still(self.counts, self.earlier, self.gram)
 
-    def to_bytes(self, dtype: WireType = "float64", *, frame: bool = True, known: Collection[bytes] = ()) -> bytes:
+    def to_bytes(
+        self, dtype: WireType = "float64", *, frame: bool = True, known: Collection[bytes] = (), halves: bool = False
+    ) -> bytes:
         """The statistics as bytes for `from_bytes`: no pickle, the gram packed, classes without samples left out.
 
         Args:
@@ -241,10 +243,11 @@ class CrossStatistics(Value):
             frame: whether to include `weights` and the origins. A vehicle that answers a server which sent them need
                 not echo them: 8 bytes stand for them, and the server gives them to `from_bytes`.
             known: digests of still parts that the receiver has; where this one's is among them it is left out.
+            halves: whether `cross` travels as float16, with three digits, which is enough for the map.
         """
         present = self.counts > 0
         still = self.still_digest not in known
-        flags = _FRAMELESS * (not frame) | _STILL * still
+        flags = _FRAMELESS * (not frame) | _STILL * still | _HALVES * halves
         for flag, origin in ((_EARLIER_ORIGIN, self.earlier_origin), (_ORIGIN, self.origin)):
             flags |= flag * (frame and bool(origin.any()))
         writer = Writer(_KIND, flags, dtype)
@@ -259,7 +262,7 @@ class CrossStatistics(Value):
         else:
             writer.raw(_digest(self.weights, self.earlier_origin, self.origin))
         writer.reals(self.sums[present], "sums")
-        writer.reals(self.cross, "cross")
+        (writer.halves if halves else writer.reals)(self.cross, "cross")
         if still:
             writer.reals(self.earlier[present], "earlier")
             writer.symmetric(self.gram, "gram")
@@ -284,7 +287,7 @@ class CrossStatistics(Value):
             origin: likewise.
             known: by digest, the still parts that the bytes may leave out.
         """
-        reader = Reader(data, _KIND, _EARLIER_ORIGIN | _ORIGIN | _FRAMELESS | _STILL)
+        reader = Reader(data, _KIND, _EARLIER_ORIGIN | _ORIGIN | _FRAMELESS | _STILL | _HALVES)
         num_classes, d = reader.numbers("2I")
         sums, earlier = reader.expanded(num_classes, d), reader.expanded(num_classes, d)
         digest = reader.raw(DIGEST_SIZE)
@@ -304,7 +307,7 @@ class CrossStatistics(Value):
             now = reader.exact(d) if reader.flags & _ORIGIN else np.zeros(d)
         present = counts != 0
         sums[present] = reader.reals(int(present.sum()), d)
-        cross = reader.reals(d, d)
+        cross = (reader.halves if reader.flags & _HALVES else reader.reals)(d, d)
         if reader.flags & _STILL:
             earlier[present] = reader.reals(int(present.sum()), d)
             products = reader.symmetric(d)

@@ -81,6 +81,14 @@ class Writer:
             raise StatisticsError(f"{name}: too small for float32; send float64, or scale the features up")
         self._parts.append(narrow.tobytes())
 
+    def halves(self, array: Floats, name: str) -> None:
+        """Real numbers as float16, three digits each, after their largest as float64, by which they are divided."""
+        size = float(np.abs(array).max(initial=0)) or 1.0
+        if not math.isfinite(size):
+            raise StatisticsError(f"{name}: not finite, should be")
+        self.numbers("d", size)
+        self._parts.append((array / size).astype("<f2").tobytes())
+
     def symmetric(self, matrix: Floats, name: str) -> None:
         """The lower triangle of a symmetric matrix, row by row: d (d + 1) / 2 numbers."""
         self.reals(np.concatenate([row[: i + 1] for i, row in enumerate(matrix)]), name)
@@ -143,6 +151,12 @@ class Reader:
         """Real numbers in the message's dtype, as float64."""
         with np.errstate(invalid="ignore"):
             return self._array(self._real, *shape).astype(np.float64)
+
+    def halves(self, *shape: int) -> Floats:
+        """Real numbers that `Writer.halves` wrote, as float64."""
+        (size,) = self.numbers("d")
+        array: Floats = self._array("<f2", *shape).astype(np.float64) * size
+        return array
 
     def symmetric(self, d: int) -> Floats:
         """A symmetric (d, d) matrix from its lower triangle."""

@@ -54,7 +54,7 @@ class CrossRequest(Value):
             object.__setattr__(self, name, value)
 
     def answer(self, earlier: ArrayLike, features: ArrayLike, labels: ArrayLike) -> bytes:
-        """On a vehicle: the statistics of its samples, as float32 bytes, without what the server has."""
+        """On a vehicle: the statistics of its samples, as float32 with `cross` as float16, less what the server has."""
         stats = CrossStatistics.from_features(
             earlier,
             features,
@@ -64,7 +64,7 @@ class CrossRequest(Value):
             earlier_origin=self.earlier_origin,
             origin=self.origin,
         )
-        return stats.to_bytes("float32", frame=False, known=self.known)
+        return stats.to_bytes("float32", frame=False, known=self.known, halves=True)
 
     def read(self, answer: bytes, known: Mapping[bytes, Still]) -> CrossStatistics:
         """On the server: what a vehicle answered, completed from `known`; refuses what was made for another request."""
