@@ -1,7 +1,8 @@
 """Bytes: one versioned envelope for everything that travels or is kept. Little-endian, no pickle.
 
-    magic      4 bytes    b"MPT" and the kind: "S" ClassStatistics, "D" Deposit, "R" StatisticsRequest,
-                          "A" arrays of a method, "T" the state of a fleet's Tracker
+    magic      4 bytes    b"MPT" and the kind: "S" ClassStatistics, "X" CrossStatistics, "D" Deposit,
+                          "R" StatisticsRequest, "Q" CrossRequest, "A" arrays of a method, "T" the state of a
+                          fleet's Tracker
     version    uint16     1
     flags      uint16     which optional parts follow; bit 15: real numbers are float32, else float64
     length     uint64     of the whole message
@@ -31,7 +32,15 @@ _CHECKSUM = struct.Struct("<I")
 _FLOAT32 = 1 << 15
 _LEAST_FLOAT32 = 1e-30
 _MAX_EXPANDED = 1 << 25
-_KINDS = {b"S": "ClassStatistics", b"D": "Deposit", b"R": "StatisticsRequest", b"A": "Arrays", b"T": "Tracker"}
+_KINDS = {
+    b"S": "ClassStatistics",
+    b"X": "CrossStatistics",
+    b"D": "Deposit",
+    b"R": "StatisticsRequest",
+    b"Q": "CrossRequest",
+    b"A": "Arrays",
+    b"T": "Tracker",
+}
 
 
 class Writer:
@@ -71,6 +80,14 @@ class Writer:
         if self.narrow and 0 < np.abs(array).max(initial=0) < _LEAST_FLOAT32:
             raise StatisticsError(f"{name}: too small for float32; send float64, or scale the features up")
         self._parts.append(narrow.tobytes())
+
+    def halves(self, array: Floats, name: str) -> None:
+        """Real numbers as float16, three digits each, after their largest as float64, by which they are divided."""
+        size = float(np.abs(array).max(initial=0)) or 1.0
+        if not math.isfinite(size):
+            raise StatisticsError(f"{name}: not finite, should be")
+        self.numbers("d", size)
+        self._parts.append((array / size).astype("<f2").tobytes())
 
     def symmetric(self, matrix: Floats, name: str) -> None:
         """The lower triangle of a symmetric matrix, row by row: d (d + 1) / 2 numbers."""
@@ -134,6 +151,12 @@ class Reader:
         """Real numbers in the message's dtype, as float64."""
         with np.errstate(invalid="ignore"):
             return self._array(self._real, *shape).astype(np.float64)
+
+    def halves(self, *shape: int) -> Floats:
+        """Real numbers that `Writer.halves` wrote, as float64."""
+        (size,) = self.numbers("d")
+        array: Floats = self._array("<f2", *shape).astype(np.float64) * size
+        return array
 
     def symmetric(self, d: int) -> Floats:
         """A symmetric (d, d) matrix from its lower triangle."""

@@ -8,16 +8,18 @@ import numpy as np
 
 from mpt.core import Deposit, Reconstruction, deposit, reconstruct
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
+from mpt.core.health import VERDICTS
 from mpt.core.validation import Floats
 from mpt.federation.request import StatisticsRequest
 from mpt.methods.protocol import Now, Training
 
 
 def note(now: Now, kept: Deposit, rec: Reconstruction) -> None:
-    """How the prototype was put together: alpha, noise, growth and the lengths of the parts.
+    """How the prototype was put together: alpha, noise, growth and the lengths of the parts; what error to expect.
 
     growth is |predicted| over |Pc r0|, the length of the stored residual outside the current reference span: in
-    MPT-lite the scalar g, in MPT what the covariance transport does to that length.
+    MPT-lite the scalar g, in MPT what the covariance transport does to that length. The verdict is noted as a number:
+    0 good, 1 degraded, 2 lost.
     """
     norm = np.linalg.norm
     now.note(
@@ -30,6 +32,8 @@ def note(now: Now, kept: Deposit, rec: Reconstruction) -> None:
         measured_norm=float(norm(rec.measured)),
         residual_norm=float(norm(kept.residual)),
     )
+    if rec.expected_error is not None and rec.verdict is not None:
+        now.note(expected_error=rec.expected_error, verdict=VERDICTS.index(rec.verdict))
 
 
 def _prototype(rec: Reconstruction, _: Deposit) -> Floats:

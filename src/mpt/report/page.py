@@ -9,6 +9,7 @@ from typing import Any
 from mpt.federation.files import write_atomically
 from mpt.report.classes import MOST_COLUMNS, confusions, moments, others_table
 from mpt.report.errors import ReportError
+from mpt.report.health import health_table
 from mpt.report.html import legend, pairs
 from mpt.report.lines import Chart, Line, last_round
 from mpt.report.numbers import Curve, Summary, curve, curves, summarize
@@ -174,7 +175,8 @@ def _curves(run: Run, look: dict[Row, Look], charts: dict[str, Chart]) -> str:
             "<figure><h3>Trust in the remaining samples</h3><p>alpha: 0 takes the predicted residual, 1 the one "
             f"measured on the remaining samples.</p>{charts['alpha'].figure(HALF, 320)}</figure>"
         )
-    return "".join(parts) + (f'<div class="two">{"".join(pair)}</div>' if pair else "") + "</section>"
+    two = f'<div class="two">{"".join(pair)}</div>' if pair else ""
+    return "".join(parts) + two + health_table(run, list(look.values())) + "</section>"
 
 
 def _drift_keys(charts: dict[str, Chart]) -> str:

@@ -56,6 +56,8 @@ class Diagnostic(NamedTuple):
     alpha: float
     drift: float
     rare_drift: float
+    expected_error: float = math.nan
+    verdict: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Run:
         finished: whether the run has come to its end.
         metrics: one a seed, evaluated round, method and readout.
         readout_bytes: what a row's readout sends in a round beyond the method; one value a line of `costs.csv`.
-        diagnostics: alpha and drift.
+        diagnostics: alpha, drift, and what errors methods expected.
         confusion: by row and round, (C, C) of all seeds together: label, predicted.
         image: `samples.png` as a data URI.
         replayed: methods that `mpt replay` has scored on the run's record.
@@ -239,13 +241,14 @@ def _readout_bytes(path: Path) -> dict[Row, dict[int, list[int]]]:
 
 
 def _diagnostics(path: Path) -> tuple[Diagnostic, ...]:
-    numbers = ("alpha", "drift", "rare_drift")
+    numbers, later = ("alpha", "drift", "rare_drift"), {"expected_error": math.inf, "verdict": 2.0}
     return tuple(
         Diagnostic(
             seed=line.whole("seed"),
             round=line.whole("round", least=1),
             method=line.text("method"),
             **{column: line.number_of(column, least=-math.inf, may_be_empty=True) for column in numbers},
+            **{c: line.number_of(c, most=most, may_be_empty=True) for c, most in later.items() if c in line.cells},
         )
         for line in read_table(path, ("seed", "round", "method", *numbers))
     )

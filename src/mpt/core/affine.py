@@ -1,0 +1,169 @@
+r"""Cross-moment tracking's equations, beyond the paper, one function each, on plain float64 arrays.
+
+Notation as in `mpt.core.equations`; z is a feature under the reference model, h the same sample's under the current
+one. m_k (K, d) are the reference classes' means of z, n_k (K, d) those of h, w_k (K,) how much each class counts: its
+samples times its weight. W = sum of a (z - m)(z - m)^T and V = sum of a (z - m)(h - n)^T are taken about each sample's
+own class means.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from mpt.core.health import disagreement, whiten
+from mpt.core.linalg import cholesky_factor, dot
+from mpt.core.validation import Floats, Ints
+
+DEFAULT_WIDTH = 0.15
+"""s^2 of Eq. (X1), relative to the median squared distance."""
+
+DEFAULT_MAP_RIDGE = 0.02
+"""c of Eq. (X2): the ridge for as many samples as dimensions."""
+
+_LEAST_NOISE = 0.02
+"""Of the whole variance, Eq. (X5)."""
+
+
+def nearness(prototype: Floats, reference: Floats, factor: Floats, width: float = DEFAULT_WIDTH) -> Floats:
+    r"""Eq. (X1): a_k, how much each reference class counts, near ones more; their mean is one. (K,)
+
+        a_k ~ exp(-D_k^2 / 2 s^2),   D_k^2 = (m_k - mu)^T S~_d^-1 (m_k - mu),   s^2 = `width` x median_k D_k^2.
+
+    Args:
+        prototype: mu (d,).
+        reference: M_d (K, d).
+        factor: (d, d), the lower Cholesky factor of S~_d.
+        width: relative s^2, positive.
+    """
+    squares = np.sum(whiten(reference - prototype, factor) ** 2, axis=1)
+    middle = float(np.median(squares))
+    if middle <= 0:
+        return np.ones(len(reference))
+    weights = np.exp((squares.min() - squares) / (2 * width * middle))
+    return np.asarray(weights / weights.mean())
+
+
+class AffineMap(NamedTuple):
+    """h = centre + (z - earlier_centre) matrix, and how far it is from classes that it was not fitted to.
+
+    Attributes:
+        earlier_centre: (d,), z's weighted mean.
+        centre: (d,), h's.
+        matrix: A (d, d) of Eq. (X2).
+        errors: (K, d), of Eq. (X3): each reference class's mean of h less what the map would say without that class.
+    """
+
+    earlier_centre: Floats
+    centre: Floats
+    matrix: Floats
+    errors: Floats
+
+    def __call__(self, rows: Floats) -> Floats:
+        """The map applied to a vector (d,) or to rows (N, d) of the reference model's space."""
+        return self.centre + dot(rows - self.earlier_centre, self.matrix)
+
+
+def map_ridge(weights: Floats, counts: Floats | Ints, d: int, ridge: float = DEFAULT_MAP_RIDGE) -> float:
+    """The relative ridge of Eq. (X2): c d / n, n = (sum a n_k)^2 / sum a^2 n_k as many samples as the weights leave."""
+    counted = weights * counts
+    return float(ridge * d * np.sum(weights * counted) / np.sum(counted) ** 2)
+
+
+def affine_map(
+    earlier: Floats, current: Floats, counted: Floats, within: Floats, within_cross: Floats, ridge: float
+) -> AffineMap:
+    r"""Eq. (X2) and (X3): the ridge regression of h on z over the samples of the reference classes, from their sums.
+
+        G = W + sum_k w_k (m_k - m)(m_k - m)^T,   X = V + sum_k w_k (m_k - m)(n_k - n)^T,
+        A = I + (G + lambda I)^-1 (X - G),   lambda = `ridge` x tr(G) / d,
+
+    m and n the weighted means of z and h: where nothing has moved, the map is the identity, and with few samples it
+    stays near it. Without class k's mean, but with the scatter within it, the regression's error at that class is
+    known without solving again, as in any linear regression:
+
+        e_k = (n_k - map(m_k)) / (1 - H_k),   H_k = w_k / sum(w) + w_k (m_k - m)^T (G + lambda I)^-1 (m_k - m).
+
+    Args:
+        earlier: m_k (K, d).
+        current: n_k (K, d).
+        counted: w_k (K,), positive.
+        within: W (d, d).
+        within_cross: V (d, d).
+        ridge: relative ridge, not negative.
+    """
+    share = counted / counted.sum()
+    centre, earlier_centre = dot(share, current), dot(share, earlier)
+    dz, dh = earlier - earlier_centre, current - centre
+    weighted = dz * counted[:, None]
+    whole = within + dot(weighted.T, dz)
+    whole = (whole + whole.T) / 2
+    size = float(np.trace(whole)) / len(whole)
+    if size <= 0:
+        return AffineMap(earlier_centre, centre, np.eye(len(whole)), dh - dz)
+    moved = within_cross + dot(weighted.T, dh) - whole
+    whole.flat[:: len(whole) + 1] += ridge * size
+    factor = cholesky_factor(whole, "gram")
+    matrix = scipy.linalg.cho_solve((factor, True), moved, check_finite=False)
+    matrix.flat[:: len(whole) + 1] += 1
+    solved = scipy.linalg.cho_solve((factor, True), dz.T, check_finite=False)
+    leverage = share + counted * np.sum(dz * solved.T, axis=1)
+    errors = (dh - dot(dz, matrix)) / np.maximum(1 - leverage, 1e-6)[:, None]
+    return AffineMap(earlier_centre, centre, matrix, errors)
+
+
+def corrected_mean(mapped: AffineMap, prototype: Floats, earlier_mean: Floats, mean: Floats) -> Floats:
+    """Eq. (X4): the remaining samples' mean, corrected for how they differ from their class: n + (mu - m) A. (d,)
+
+    m and n are their means of z and h. What the class's samples have in common with these is measured, the rest is
+    carried over by the map; the noise that is left is that of the map's residual, smaller than that of n.
+    """
+    return np.asarray(mean + dot(prototype - earlier_mean, mapped.matrix))
+
+
+def residual_noise(mapped: AffineMap, covariance: Floats, earlier: Floats, factor: Floats) -> float:
+    r"""Eq. (X5): sigma^2, the variance per sample and whitened dimension of h - map(z) within a class.
+
+        sigma^2 = tr(S~_t^-1 (S_t - A^T S_z A)) / d,
+
+    what of the variance of h that of map(z) does not account for, and at least a fiftieth of all of it. Where the map
+    leaves nothing unexplained, prediction and measurement agree, and the floor changes nothing.
+
+    Args:
+        mapped: the map.
+        covariance: S_t (d, d), of h within classes.
+        earlier: S_z (d, d), of z within the same classes.
+        factor: (d, d), the lower Cholesky factor of S~_t.
+    """
+    explained = dot(dot(mapped.matrix.T, earlier), mapped.matrix)
+    total, left = _whitened_mean(covariance, factor), _whitened_mean(covariance - explained, factor)
+    return max(left, _LEAST_NOISE * total)
+
+
+def _whitened_mean(matrix: Floats, factor: Floats) -> float:
+    """tr(L^-1 M L^-T) / d."""
+    return float(np.trace(whiten(whiten(matrix, factor).T, factor))) / len(matrix)
+
+
+def trust(gap: Floats, noise: float, samples: int, prior: float) -> float:
+    r"""Eq. (X6): alpha, how far the corrected mean is trusted against the map's prediction.
+
+        D = |gap|^2 / d,   tau^2 = max(prior / 2, D - (1 + 10 / sqrt(N)) sigma^2 / N),
+        alpha = tau^2 / (tau^2 + sigma^2 / N).
+
+    As Eq. (7), in whitened coordinates, with two differences. What the map gets wrong on a reference class that it was
+    not fitted to says what it gets wrong here, less by half: here no class is missing from the fit. And samples are no
+    Gaussians: D counts only beyond several times what chance explains on average, the more the fewer they are.
+
+    Args:
+        gap: (d,), the corrected mean less the prediction, whitened.
+        noise: sigma^2 of Eq. (X5).
+        samples: N, the number of remaining samples.
+        prior: the map's mean squared error per whitened dimension on reference classes, Eq. (X3).
+    """
+    if samples == 0:
+        return 0.0
+    if noise <= 0:
+        return 1.0
+    signal = max(prior / 2, disagreement(gap, noise, samples))
+    return signal / (signal + noise / samples)

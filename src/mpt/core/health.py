@@ -1,0 +1,105 @@
+"""How far a reconstruction can be trusted, said without labels: an expected error and a verdict.
+
+Reference classes are there every round, so what a rule gets wrong when it reconstructs one of them from the others is
+known. Beside it stands how far the remaining samples disagree with what was predicted.
+"""
+
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+import scipy.linalg
+
+from mpt.core.equations import barycentric_weights, outside, regularize, residual, span_basis
+from mpt.core.linalg import cholesky_factor, dot
+from mpt.core.validation import Floats
+
+Verdict = Literal["good", "degraded", "lost"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+SURE = 10.0
+"""By how much a disagreement must exceed chance to count: 1 + SURE / sqrt(N) times its mean."""
+
+_DEGRADED, _LOST = 0.45, 0.85
+"""Of the distance to the nearest other prototype; `docs/beyond-the-paper.md` has the F1 at these."""
+
+
+class Health(NamedTuple):
+    """What is to be expected of a reconstruction: `expected_error`, Eq. (X8), and `verdict`, Eq. (X9)."""
+
+    expected_error: float
+    verdict: Verdict
+
+
+def whiten(rows: Floats, factor: Floats) -> Floats:
+    """L^-1 x for a vector x (d,) or each row of (N, d), S~ = L L^T: Euclidean lengths there are Mahalanobis here."""
+    return np.asarray(scipy.linalg.solve_triangular(factor, rows.T, lower=True, check_finite=False).T)
+
+
+def whitening(covariance: Floats, cov_ridge: float) -> Floats:
+    """The lower Cholesky factor of S~, Eq. (3); of the identity where the covariance is zero. (d, d)"""
+    if not covariance.any():
+        return np.eye(len(covariance))
+    return cholesky_factor(regularize(covariance, cov_ridge), "covariance")
+
+
+def disagreement(gap: Floats, noise: float, samples: int) -> float:
+    """What of |gap|^2 / d, per whitened dimension, several times chance does not explain; at least 0.
+
+    Samples are no Gaussians: the fewer they are, the further their mean strays beyond what its variance says.
+    """
+    chance = (1 + SURE / np.sqrt(samples)) * noise / samples
+    return max(float(np.sum(gap**2) / len(gap) - chance), 0.0)
+
+
+def expected_error(alpha: float, noise: float, samples: int, prior: float, gap: Floats) -> float:
+    r"""Eq. (X8): a Mahalanobis distance within which the class's true prototype is to be expected.
+
+        sqrt(d (alpha^2 sigma^2 / N + (1 - alpha)^2 max(prior, what the samples say))),
+
+    the noise of what was measured and the error of what was predicted, each by its weight. The latter is what
+    predictions of reference classes miss that are left out, or the remaining samples' `disagreement`, if that is more.
+
+    Args:
+        alpha: of Eq. (7) or (X6).
+        noise: sigma^2, per sample and whitened dimension.
+        samples: N, the number of remaining samples.
+        prior: the mean squared error of reference classes left out, per whitened dimension.
+        gap: (d,), what was measured less what was predicted, whitened.
+    """
+    if not samples:
+        return float(np.sqrt(len(gap) * prior))
+    predicted = max(prior, disagreement(gap, noise, samples))
+    return float(np.sqrt(len(gap) * (alpha**2 * noise / samples + (1 - alpha) ** 2 * predicted)))
+
+
+def verdict(error: float, margin: float) -> Verdict:
+    """Eq. (X9): "good" up to .45 of the distance to the nearest other prototype, "lost" beyond .85 of it."""
+    if error <= _DEGRADED * margin:
+        return "good"
+    return "degraded" if error <= _LOST * margin else "lost"
+
+
+def nearest(prototype: Floats, others: Floats, factor: Floats) -> float:
+    """The Mahalanobis distance of a prototype (d,) to the nearest of `others` (K, d)."""
+    return float(np.sqrt(np.sum(whiten(others - prototype, factor) ** 2, axis=1)).min())
+
+
+def left_out_errors(before: Floats, now: Floats, ridge: float, growth: float) -> Floats:
+    """What MPT gets wrong on each reference class, reconstructed from the others without remaining samples. (K, d)
+
+    The residual is scaled by `growth`, what the transport does to the departed class's: a transport for every reference
+    class would cost as many times as much.
+
+    Args:
+        before: M_d (K, d).
+        now: M_t (K, d).
+        ridge: relative lambda of Eq. (1).
+        growth: |predicted| over the length of the stored residual outside the reference span.
+    """
+    errors = np.zeros_like(now)
+    for k in range(len(now) if len(now) > 1 else 0):
+        others = np.arange(len(now)) != k
+        weights = barycentric_weights(before[k], before[others], ridge)
+        stored = outside(residual(before[k], before[others], weights), span_basis(now[others]))
+        errors[k] = now[k] - dot(weights, now[others]) - growth * stored
+    return errors

@@ -1,0 +1,85 @@
+"""What methods expected of themselves, beside how far off they were: errors that were stated without any label."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mpt.core.health import VERDICTS
+from mpt.report.html import DASH
+from mpt.report.reader import Run
+from mpt.report.rows import Look
+from mpt.report.svg import esc
+
+
+class Stated(NamedTuple):
+    """One method's statements over all seeds and rounds after the departure.
+
+    Attributes:
+        method: its name.
+        expected: the stated error at the last round, mean over seeds.
+        distance: the true distance to oracle-train's prototype there, mean over seeds; NaN where it is not known.
+        within: the share of rounds in which the true distance was within the stated error; NaN likewise.
+        verdicts: how often each was given, in the order of `VERDICTS`.
+    """
+
+    method: str
+    expected: float
+    distance: float
+    within: float
+    verdicts: tuple[int, ...]
+
+
+def stated(run: Run) -> list[Stated]:
+    """The statements of every method that made any."""
+    distances = {(m.seed, m.round, m.row.method): m.prototype_distance for m in run.metrics}
+    made: dict[str, list[tuple[int, float, float, int]]] = {}
+    for d in run.diagnostics:
+        if d.method and d.round > run.depart_at and not math.isnan(d.expected_error):
+            distance = distances.get((d.seed, d.round, d.method), math.nan)
+            made.setdefault(d.method, []).append((d.round, d.expected_error, distance, int(d.verdict)))
+    found = []
+    for method, lines in made.items():
+        last = max(line[0] for line in lines)
+        known = [(expected, distance) for _, expected, distance, _ in lines if not math.isnan(distance)]
+        found.append(
+            Stated(
+                method,
+                _mean([expected for number, expected, _, _ in lines if number == last]),
+                _mean([distance for number, _, distance, _ in lines if number == last]),
+                _mean([float(distance <= expected) for expected, distance in known]),
+                tuple(sum(line[3] == v for line in lines) for v in range(len(VERDICTS))),
+            )
+        )
+    return found
+
+
+def health_table(run: Run, looks: Sequence[Look]) -> str:
+    """The statements as a table; nothing where no method made any."""
+    found = stated(run)
+    if not found:
+        return ""
+    order = [look.row.method for look in looks]
+    rows = "".join(_line(one) for one in sorted(found, key=lambda one: order.index(one.method)))
+    heads = "".join(f'<th scope="col">{head}</th>' for head in ("expected", "true", "within", *VERDICTS))
+    return (
+        "<figure><h3>What the methods expected</h3><p>Without labels, a reconstruction states how far it may be from "
+        "oracle-train&rsquo;s prototype: at the last round, beside how far it was; the share of rounds in which it was "
+        "within that; and how often it called itself good, degraded or lost.</p>"
+        '<div class="scroll" tabindex="0" role="region" aria-label="What the methods expected"><table>'
+        f'<thead><tr><th scope="col">method</th>{heads}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div></figure>"
+    )
+
+
+def _line(one: Stated) -> str:
+    share = DASH if math.isnan(one.within) else f"{one.within:.0%}"
+    cells = [_number(one.expected), _number(one.distance), share, *map(str, one.verdicts)]
+    return f'<tr><th scope="row">{esc(one.method)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+
+
+def _number(value: float) -> str:
+    return DASH if math.isnan(value) else f"{value:.2f}"
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan

@@ -1,0 +1,42 @@
+import csv
+
+import pytest
+
+from mpt.report import write_report
+from mpt.report.health import health_table, stated
+from mpt.report.reader import read_run
+from tests.report.samples import write_run
+
+
+def state_errors(folder, expected, verdict):
+    """Add what mpt stated to a run's diagnostics."""
+    path = folder / "diagnostics.csv"
+    with path.open() as file:
+        lines = list(csv.DictReader(file))
+    for line in lines:
+        mine = line["method"] == "mpt"
+        line["expected_error"], line["verdict"] = (expected, verdict) if mine else ("", "")
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(lines[0]))
+        writer.writeheader()
+        writer.writerows(lines)
+
+
+def test_a_run_without_statements_shows_none(tmp_path):
+    folder = write_run(tmp_path / "run")
+    assert stated(read_run(folder)) == []
+    assert health_table(read_run(folder), []) == ""
+    assert "What the methods expected" not in write_report(folder).read_text()
+
+
+def test_statements_are_compared_with_the_true_distance(tmp_path):
+    folder = write_run(tmp_path / "run")
+    run = read_run(folder)
+    distances = sorted(m.prototype_distance for m in run.metrics if m.row.method == "mpt" and m.round > run.depart_at)
+    middle = (distances[0] + distances[-1]) / 2
+    state_errors(folder, middle, 1)
+    (one,) = stated(read_run(folder))
+    assert (one.method, one.expected) == ("mpt", pytest.approx(middle))
+    assert one.within == pytest.approx(sum(d <= middle for d in distances) / len(distances))
+    assert one.verdicts == (0, len(distances), 0)
+    assert "What the methods expected" in write_report(folder).read_text()
