@@ -20,7 +20,7 @@ class Capabilities:
         compensates: it keeps something from the departure, or is told the truth, and what it makes of it moves with the
             feature space (PD).
         federates: all that it learns comes as answers of vehicles or is part of the global model (HFL).
-        aggregates: its messages are no larger when vehicles hold more samples (PF).
+        aggregates: its messages are no larger when vehicles hold more samples, and it is told nothing else (PF).
         trains: it says that it trains something itself (not TF).
         embeds_twice: vehicles embed samples under the departure-time model as well.
     """
@@ -47,7 +47,7 @@ def capabilities(method: Method) -> Capabilities:
     return Capabilities(
         compensates=(kept is not None or told) and moved,
         federates=not told,
-        aggregates=small.cost.bytes_up == large.cost.bytes_up,
+        aggregates=small.cost.bytes_up == large.cost.bytes_up and not told,
         trains=bool(getattr(method, "trains", False)),
         embeds_twice=bool(small.earlier),
     )

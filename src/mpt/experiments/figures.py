@@ -221,13 +221,12 @@ def overheads(results: Results) -> dict[str, Overhead]:
     found = [o for w in fig5_wanted(results) if (o := results.of(w)) is not None]
 
     def mean(method: str, *columns: str) -> float:
-        costs = [o.cost(method, *columns) for o in found]
-        return float(np.mean([c for c in costs if c is not None] or [0.0]))
+        return float(np.mean([c for o in found if (c := o.cost(method, *columns)) is not None]))
 
     made = {}
     for method in PER_ROUND:
         f1 = tuple(s.mean for o in found if (s := last(o, method)) is not None)
-        if f1 and method != "oracle":
+        if f1 and method != "oracle" and any(o.cost(method, "bytes_up") is not None for o in found):
             own = mean(method, "bytes_up", "bytes_down")
             whole = own + mean(method, "readout_bytes_up", "readout_bytes_down")
             made[method] = Overhead(own, whole, 1000 * mean(method, "vehicle_seconds", "server_seconds"), f1)

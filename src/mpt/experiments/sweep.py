@@ -233,7 +233,4 @@ class Display:
         self._line(f"[{ended}/{len(self.cells)}] {cell.label}{what}{shown}{left}")
 
     def _line(self, text: str) -> None:
-        if self.console.is_terminal:
-            self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        else:
-            print(text, file=sys.stderr, flush=True)
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
