@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -100,20 +100,17 @@ class Store:
     @contextmanager
     def claimed(self, cell: Cell) -> Iterator[bool]:
         """Whether the cell is ours inside; False: another process computes it."""
-        claims = self.path / "claims"
-        claims.mkdir(parents=True, exist_ok=True)
-        claim = claims / cell.key
-        claim.touch()
-        lock = alone(claim)
-        try:
-            lock.__enter__()
-        except TakenError:
-            yield False
-            return
-        try:
+        locks = self.path / "locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        own = locks / cell.key
+        own.touch()
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(alone(own))
+            except TakenError:
+                yield False
+                return
             yield True
-        finally:
-            lock.__exit__(None, None, None)
 
     def compute(
         self, cell: Cell, device: str, progress: Callable[[int, int, Any], None], say: Callable[[str], None]
