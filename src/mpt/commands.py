@@ -13,6 +13,7 @@ from rich.table import Column, Table
 from typer.core import TyperGroup
 
 from mpt.config import ConfigError, RunConfig, make_config, read_toml
+from mpt.experiments.commands import add_to as add_experiment_commands
 from mpt.fleet.commands import add_to as add_fleet_commands
 from mpt.fleet.flower.commands import vehicle
 from mpt.method_commands import add_to as add_method_commands
@@ -182,6 +183,7 @@ def datasets() -> None:
 
 
 add_method_commands(app)
+add_experiment_commands(app)
 add_fleet_commands(app)
 app.add_typer(vehicle, name="vehicle")
 

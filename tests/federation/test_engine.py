@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.data import load
-from mpt.federation.engine import Federation, run
+from mpt.federation.engine import Federation, run, run_together
 from mpt.federation.plan import Plan
 from mpt.federation.scenario import PlanError, parse_events
 from mpt.learning import Settings
@@ -390,3 +390,43 @@ def test_runs_on_one_machine_leave_torchs_global_generator_alone(dataset):
     before = torch.get_rng_state()
     run(dataset, replace(PLAN, methods=("frozen",), rounds=2, depart_at=1))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+class Watching:
+    """A method that keeps the prototype it gives, and what it is compared with."""
+
+    name, training = "watching", "held-out"
+
+    def __init__(self):
+        self.seen = []
+
+    def depart(self, now):
+        return None
+
+    def track(self, kept, now):
+        means = now.report(now.request()).means
+        references = np.delete(means, TRUCK, axis=0)
+        prototype = means[TRUCK] + 1
+        self.seen.append((prototype - now.reference("train"), references))
+        return None, prototype
+
+
+def test_span_errors_are_the_parts_of_the_way_inside_and_outside_the_reference_span(dataset):
+    watching = Watching()
+    (rows,) = run_together(dataset, [PLAN], methods=[watching])
+    assert len(rows) == len(watching.seen) == 3
+    for row, (way, references) in zip(rows[2:], watching.seen[2:], strict=True):  # all who are there stay
+        inside = references.T @ np.linalg.lstsq(references.T, way, rcond=None)[0]
+        expected = np.linalg.norm(inside), np.linalg.norm(way - inside)
+        assert row.span_errors == pytest.approx(expected, rel=1e-5)
+    assert all(np.hypot(*row.span_errors) == pytest.approx(np.linalg.norm(way), rel=1e-9)
+               for row, (way, _) in zip(rows, watching.seen, strict=True))  # fmt: skip
+
+
+def test_span_errors_of_mpts_parts(rows_of_all):
+    last = {row.method: row for row in rows_of_all if row.round == 3}
+    inside = {name: last[name].span_errors[0] for name in ("mpt", "mpt:in-span", "mpt:predicted", "mpt:measured")}
+    assert len({round(value, 6) for value in inside.values()}) == 1  # residuals lie outside the span
+    assert last["fedavg"].span_errors is None
+    assert last["oracle-train"].span_errors == pytest.approx((0, 0), abs=1e-9)
+    assert last["mpt:trained"].span_errors != last["mpt"].span_errors  # another training

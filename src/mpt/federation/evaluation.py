@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mpt.core import ClassStatistics, NearestClassMean
+from mpt.core.equations import outside, span_basis
 from mpt.core.validation import Floats, Ints
 from mpt.core.value import Value
 from mpt.federation.background import few_threads
@@ -63,6 +64,8 @@ class Row:
         readout_cost: what the readout needs beyond that: the other classes' prototypes, and the covariance.
         notes: what the method noted.
         drift: of the held-out training from the departure on; None before it, and for methods that read another one.
+        span_errors: Euclidean lengths of what lies inside and outside the current reference span of the way from
+            oracle-train's prototype to the method's; None where a method has no prototype.
     """
 
     seed: int
@@ -75,6 +78,7 @@ class Row:
     readout_cost: Cost
     notes: dict[str, float]
     drift: Drift | None
+    span_errors: tuple[float, float] | None = None
 
 
 class _Locals(Mapping[int, Local]):
@@ -134,6 +138,11 @@ class Seen:
         """Distances to oracle-train's prototype."""
         return NearestClassMean(self.reference("train")[None], self.covariance, cov_ridge=self.plan.cov_ridge)
 
+    @cached_property
+    def span(self) -> Floats:
+        """(d, r): an orthonormal basis of the span of the reference classes' current prototypes."""
+        return span_basis(self.staying.means[self.staying.reference_classes])
+
     @property
     def waited(self) -> float:
         """Seconds so far in which the server had nothing to do: vehicles answered, or samples were embedded."""
@@ -148,6 +157,12 @@ class Seen:
     def reference(self, which: Literal["test", "train"]) -> Floats:
         """(d,): the rare class's mean over samples that no method may know."""
         return self.features.test_mean if which == "test" else self.features.rare_mean
+
+    def span_errors(self, prototype: Floats) -> tuple[float, float]:
+        """How far a prototype (d,) is from oracle-train's inside the reference span, and outside it."""
+        gap = prototype - self.reference("train")
+        beyond = outside(gap, self.span)
+        return float(np.linalg.norm(gap - beyond)), float(np.linalg.norm(beyond))
 
     def anchor(self) -> Anchor:
         """In the round of the departure: where the prototypes are."""
@@ -238,9 +253,9 @@ class Judge:
             kept[method.name] = method.depart(now)
         outcome = self._outcome(method, now, seen, kept)
         cost.server_seconds = time.perf_counter() - start - (seen.waited - waited) + channel.spared
-        distance = None
+        distance = errors = None
         if isinstance(outcome, np.ndarray) and np.isfinite(outcome).all():
-            distance = float(seen.truth.distances(outcome[None])[0, 0])
+            distance, errors = float(seen.truth.distances(outcome[None])[0, 0]), seen.span_errors(outcome)
         return [
             Row(
                 self.plan.seed,
@@ -253,6 +268,7 @@ class Judge:
                 Cost() if name == "own" else readout_cost(name, now, channel),
                 dict(now.notes),
                 drift,
+                errors,
             )
             for name, readout in self._readouts(outcome, seen)
         ]

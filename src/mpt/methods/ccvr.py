@@ -60,6 +60,7 @@ class Ccvr:
     """Classifier calibration with virtual representations, from the statistics of the samples that are there."""
 
     slow: ClassVar[bool] = True
+    trains: ClassVar[bool] = True
 
     name: str = "ccvr"
     training: Training = "continued"

@@ -134,7 +134,7 @@ class Method(Protocol):
 
     A method that cannot `track` before a departure says so with `needs_departure = True`; as long as the class is there
     its row shows the class's prototype as measured. One that takes long says `slow = True`: a plan may read it out less
-    often.
+    often. One that trains something of its own says `trains = True`, which is a column of the paper's Table 1.
     """
 
     @property

@@ -54,9 +54,14 @@ METHODS: dict[str, tuple[Make, str]] = {
     "mpt:stored-residual": (_part(1), "in-span part and the residual as stored at departure"),
     "mpt:predicted": (_part(2), "in-span part and predicted residual, alpha = 0"),
     "mpt:measured": (_part(3), "in-span part and measured residual, alpha = 1"),
+    "mpt:trained": (
+        lambda ridge, cov_ridge: Mpt("mpt:trained", "continued", ridge, cov_ridge),
+        "MPT where the remaining samples are trained on as well",
+    ),
     "oracle": (_plain(simple.oracle), "reference: mean of the test samples themselves"),
     "oracle-train": (_plain(simple.oracle_train), "reference: mean of all training samples, departed ones included"),
     "live": (_plain(simple.live), "reference: no departure"),
+    "fedavg:live": (_plain(simple.Head("fedavg:live", "live")), "reference: softmax head without a departure"),
 }
 """Name: how to make it from the two ridges, and what it is."""
 

@@ -22,7 +22,7 @@ from mpt.report.words import notes, quantity, title, verdict
 
 WIDE = 1040
 HALF = 500
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
 def write_report(folder: Path) -> Path:
@@ -58,19 +58,20 @@ def render(run: Run) -> str:
     data = json.dumps({name: chart.values() for name, chart in charts.items()}, separators=(",", ":"))
     data = data.replace("<", "\\u003c").replace("&", "\\u0026")
     resources = files("mpt.report")
-    style = (resources / "page.css").read_text(encoding="utf-8") + _series_style(list(look.values()))
+    style = (resources / "page.css").read_text(encoding="utf-8") + series_style(list(look.values()))
     script = (resources / "page.js").read_text(encoding="utf-8")
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{esc(title(run))} · MPT</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n<style>\n{style}</style>\n</head>\n<body>\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n<style>\n{style}</style>\n</head>\n<body>\n'
         + "\n".join(section for section in sections if section)
         + f'\n<script type="application/json" id="data">{data}</script>\n'
         + f"<script>\n{script}</script>\n</body>\n</html>\n"
     )
 
 
-def _series_style(looks: Sequence[Look]) -> str:
+def series_style(looks: Sequence[Look]) -> str:
+    """Each row's colour on a light and on a dark page."""
     light = "".join(f".s{k.index}{{--c:{k.light}}}" for k in looks) + ".drift{--c:#5a6470}.rare-drift{--c:#0b57c4}"
     dark = "".join(f".s{k.index}{{--c:{k.dark}}}" for k in looks) + ".drift{--c:#9ba5b1}.rare-drift{--c:#6ea8ff}"
     return f"{light}\n@media screen and (prefers-color-scheme: dark) {{{dark}}}\n"

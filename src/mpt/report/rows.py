@@ -7,7 +7,7 @@ from typing import Any
 from mpt.methods import METHODS, find_method
 from mpt.report.reader import Row, Run
 
-REFERENCES = ("oracle", "oracle-train", "live")
+REFERENCES = ("oracle", "oracle-train", "live", "fedavg:live")
 """Rows that use what no method may know."""
 
 _COLOURS = {
@@ -18,6 +18,7 @@ _COLOURS = {
     "mpt:stored-residual": ("#27408b", "#7388d8"),
     "mpt:predicted": ("#3f7fbf", "#7fb4e6"),
     "mpt:measured": ("#1f9bcf", "#6fd0f5"),
+    "mpt:trained": ("#6a4fb0", "#ab93f0"),
     "fedavg": ("#c8500a", "#ff8f4d"),
     "fedlc": ("#b57900", "#f0b840"),
     "ccvr": ("#117733", "#4fc67a"),
@@ -31,6 +32,7 @@ _COLOURS = {
     "oracle-train": ("#3d434c", "#d6dae0"),
     "oracle": ("#6b727c", "#a9b0ba"),
     "live": ("#8b929c", "#868d97"),
+    "fedavg:live": ("#b08968", "#a58a75"),
 }
 _MORE = (
     ("#6a3d9a", "#b794f0"),
@@ -40,7 +42,14 @@ _MORE = (
     ("#0e7490", "#67d3ee"),
     ("#854d0e", "#e3b34f"),
 )
-_DASHES = {"oracle-train": "7 4", "oracle": "3 3", "live": "1.5 3.5", "sdc:all": "8 3", "ldc:all": "8 3"}
+_DASHES = {
+    "oracle-train": "7 4",
+    "oracle": "3 3",
+    "live": "1.5 3.5",
+    "fedavg:live": "1.5 3.5",
+    "sdc:all": "8 3",
+    "ldc:all": "8 3",
+}
 _PART_DASHES = ("5 2", "3 2", "8 2 2 2", "2 2")
 _READOUT_DASHES = ("", "4 2", "1.5 2", "6 2 1.5 2")
 MARKS = ("circle", "square", "triangle", "diamond", "down", "plus")

@@ -96,7 +96,7 @@ def _draw(
             taken.append((x, y - 3, end, y + 3))
     for (x, y), end, summary, look in zip(points, ends, summaries, looks, strict=True):
         name = shortened(look.label, 22)
-        box = _place(x, y, width_of(name), taken, frame)
+        box = place(x, y, width_of(name), taken, frame)
         taken.append(box)
         about = f"{look.label}: F1 {score(summary.f1)}, {quantity(summary.bytes_up + summary.bytes_down)} a round"
         if end > x + 1 and summary.readout_bytes:
@@ -116,7 +116,7 @@ def _draw(
     )
 
 
-def _place(x: float, y: float, width: float, taken: Sequence[Box], frame: Frame) -> Box:
+def place(x: float, y: float, width: float, taken: Sequence[Box], frame: Frame) -> Box:
     """The nearest place for a label that overlaps nothing; the least bad one where there is none."""
     best, least = (x + 9, y - _LINE / 2, x + 9 + width, y + _LINE / 2), math.inf
     for radius in (0, 8, 16, 26, 38, 52, 68, 86, 106, 128):

@@ -1,0 +1,1 @@
+"""The paper's tables and figures as data, the sweep that computes their cells, and what is made of the results."""

@@ -1,0 +1,153 @@
+"""Cells of a sweep, each a run of its own, and the folder that several processes fill together."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mpt.config import ConfigError, RunConfig, read_toml
+from mpt.federation.files import TakenError, alone, write_atomically
+from mpt.methods import file_of
+from mpt.tables import Tables
+
+ENGINE = 1
+"""Raised whenever the same settings and data give other numbers than before, beyond rounding."""
+
+_IN_THE_DATA = {"dataset", "rare", "image_size", "per_class"}
+_ELSEWHERE = {"seeds", "device"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a sweep.
+
+    Attributes:
+        config: its settings.
+        fingerprint: of the samples it sees.
+        rare: index of the class that departs.
+        label: for people.
+    """
+
+    config: RunConfig
+    fingerprint: str
+    rare: int
+    label: str = ""
+
+    @cached_property
+    def key(self) -> str:
+        """A hash of everything that determines the numbers: settings, samples, methods' own files, `ENGINE`.
+
+        Where the samples lie does not count, and neither do seeds, each of which is computed once, nor the device: on
+        another one the numbers differ by rounding, which `manifest.json` lets one see.
+        """
+        settings = self.config.model_dump(mode="json", exclude=_IN_THE_DATA | _ELSEWHERE)
+        files = {name: path for name in self.config.methods if (path := file_of(name)) is not None}
+        known = {
+            "engine": ENGINE,
+            "settings": settings,
+            "samples": self.fingerprint,
+            "rare": self.rare,
+            "files": {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()},
+        }
+        return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:20]
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder with one run folder a cell, named by its key.
+
+    A cell is finished when its `manifest.json` says so, which is written last. Who computes a cell holds a lock on a
+    file of its own; the operating system gives that back however the process ends.
+    """
+
+    path: Path
+
+    def folder(self, cell: Cell) -> Path:
+        """A cell's, as `mpt run --out` writes it."""
+        return self.path / cell.key
+
+    def finished(self, cell: Cell) -> bool:
+        """Whether all its seeds are there."""
+        return self._seeds(cell) >= cell.config.seeds
+
+    def tables(self, cell: Cell) -> Tables | None:
+        """What a finished cell has measured, of as many seeds as are asked for."""
+        if not self.finished(cell):
+            return None
+        tables = Tables.read(self.folder(cell))
+        kept = {name: tuple(r for r in getattr(tables, name) if r["seed"] < cell.config.seeds) for name in vars(tables)}
+        return Tables(**kept)
+
+    def manifest(self, cell: Cell) -> dict[str, Any]:
+        """A cell's `manifest.json`; empty where there is none."""
+        try:
+            return dict(json.loads((self.folder(cell) / "manifest.json").read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            return {}
+
+    def failure(self, cell: Cell, since: float = 0.0) -> str | None:
+        """Why it could not be computed, where the last attempt is no older than `since`."""
+        path = self.folder(cell) / "error.txt"
+        try:
+            return path.read_text(encoding="utf-8").strip() if path.stat().st_mtime >= since else None
+        except OSError:
+            return None
+
+    @contextmanager
+    def claimed(self, cell: Cell) -> Iterator[bool]:
+        """Whether the cell is ours inside; False: another process computes it."""
+        locks = self.path / "locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        own = locks / cell.key
+        own.touch()
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(alone(own))
+            except TakenError:
+                yield False
+                return
+            yield True
+
+    def compute(
+        self, cell: Cell, device: str, progress: Callable[[int, int, Any], None], say: Callable[[str], None]
+    ) -> None:
+        """Run what a claimed cell lacks; what an unfinished run has left is gone on from where that can be.
+
+        A failure is kept beside the run for `failure`, and raised.
+        """
+        from mpt.simulation import simulate
+
+        folder = self.folder(cell)
+        folder.mkdir(parents=True, exist_ok=True)
+        done, begun = self._seeds(cell), self._asked(cell)
+        config = cell.config.model_copy(update={"device": device, "seeds": max(cell.config.seeds, begun)})
+        with suppress(OSError):
+            (folder / "error.txt").unlink()
+        try:
+            if begun:  # the same samples may lie elsewhere now
+                before = config.model_copy(update={"seeds": begun})
+                write_atomically(folder / "config.toml", before.to_toml().encode())
+            try:
+                simulate(config, out=folder, progress=progress, say=say)
+            except ConfigError:
+                if done:
+                    raise
+                simulate(config, out=folder, overwrite=True, progress=progress, say=say)
+        except Exception as error:
+            write_atomically(folder / "error.txt", f"{type(error).__name__}: {error}\n".encode())
+            raise
+
+    def _seeds(self, cell: Cell) -> int:
+        """How many are finished."""
+        return self._asked(cell) if self.manifest(cell).get("finished") else 0
+
+    def _asked(self, cell: Cell) -> int:
+        """How many a run of the cell was begun with; 0: there is none."""
+        try:
+            return int(read_toml(self.folder(cell) / "config.toml").get("seeds", 0))
+        except ConfigError:
+            return 0

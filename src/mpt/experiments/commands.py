@@ -1,0 +1,66 @@
+"""The command `mpt reproduce`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+from rich.console import Console
+
+from mpt.config import ConfigError
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add it to `mpt`."""
+    app.command("reproduce")(reproduce_command)
+
+
+def reproduce_command(
+    exhibits: Annotated[
+        list[str], typer.Argument(metavar="EXHIBIT...", help="table1 to table3, fig2a to fig2d, fig4 to fig7, "
+                                  "departure, or all")
+    ],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="what stands for a set of the paper, as nuimages=DATASET:CLASS; also car1000-coarse, "
+                     "car1000-fine; once each"),
+    ] = None,
+    scale: Annotated[str, typer.Option(help="paper, or quick: minutes on two cores, to see that it runs")] = "quick",
+    out: Annotated[Path | None, typer.Option(help="folder; default: runs/reproduce-SCALE")] = None,
+    seeds: Annotated[int | None, typer.Option(help="how many; default: paper 3, quick 1")] = None,
+    jobs: Annotated[int | None, typer.Option(help="processes; default: one a GPU, or one a core")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    show: Annotated[bool, typer.Option("--show", help="compute nothing, show what is there")] = False,
+    png: Annotated[bool, typer.Option("--png", help="figures as PNG besides SVG")] = False,
+) -> None:  # fmt: skip
+    """Make the paper's tables and figures from the data that you have; started again, it goes on."""
+    from mpt.data import DataError
+    from mpt.experiments.reproduce import reproduce
+    from mpt.simulation import Stopped
+
+    err = Console(stderr=True)
+    folder = out or Path(f"runs/reproduce-{scale}")
+
+    def say(sentence: str) -> None:
+        err.print(f"mpt: {sentence}", markup=False, highlight=False, soft_wrap=True)
+
+    try:
+        made = reproduce(
+            exhibits, folder, scale=scale, data=data or (), seeds=seeds, jobs=jobs, device=device, compute=not show,
+            png=png, console=err, say=say,
+        )  # fmt: skip
+    except (ConfigError, DataError) as error:
+        raise click.UsageError(str(error)) from error
+    except OSError as error:
+        raise click.UsageError(
+            f"out: {error.filename or folder} cannot be written or read ({error.strerror})"
+        ) from error
+    except (Stopped, KeyboardInterrupt):
+        say(f"stopped; the same command goes on with the cells in {folder / 'cells'}")
+        raise typer.Exit(130) from None
+    for path in made.files:
+        if path.suffix == ".md" and path.stem in exhibits:
+            click.echo(path.read_text(encoding="utf-8"))
+    if made.missing:
+        say(f"{len(made.missing)} cells are missing: {'; '.join(made.missing[:3])}{' ...' if made.missing[3:] else ''}")
+    click.echo(str(folder / "index.html"))

@@ -1,0 +1,104 @@
+"""One page with every exhibit: interactive plots, tables, claims. It needs no network."""
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+
+from mpt.experiments.figures import LOOKS, Figure, Panel
+from mpt.experiments.tables import MISSING, Entry, Table
+from mpt.report.html import legend
+from mpt.report.lines import Chart
+from mpt.report.numbers import Stat
+from mpt.report.page import POLICY, WIDE, series_style
+from mpt.report.svg import esc
+from mpt.report.words import score
+
+_STYLE = (
+    ".chart .span{fill:none;stroke-width:1.4;opacity:.6;stroke:var(--c)}.cloud .mark{opacity:.55}"
+    "td.missing{color:var(--soft);font-style:italic}td.text{text-align:left;white-space:normal}"
+    "nav{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:.9375rem}a{color:var(--accent)}"
+    "table.exhibit thead th{text-align:right}table.exhibit th.left{text-align:left}"
+    "tr.apart td,tr.apart th{color:var(--soft)}.small{font-size:.875rem}"
+)
+
+
+def page(exhibits: Mapping[str, Table | Figure], claims: Table, sources: Sequence[str], scale: str) -> str:
+    """The page as text."""
+    charts = {
+        panel.name: panel.drawing
+        for thing in exhibits.values()
+        if isinstance(thing, Figure)
+        for panel in thing.panels
+        if isinstance(panel.drawing, Chart)
+    }
+    drawn = {line.key for chart in charts.values() for line in chart.lines}
+    shown = [look for look in LOOKS.values() if f"s{look.index}" in drawn]
+    data = json.dumps({name: chart.values() for name, chart in charts.items()}, separators=(",", ":"))
+    data = data.replace("<", "\\u003c").replace("&", "\\u0026")
+    resources = files("mpt.report")
+    style = (resources / "page.css").read_text(encoding="utf-8") + series_style(list(LOOKS.values())) + _STYLE
+    script = (resources / "page.js").read_text(encoding="utf-8")
+    links = "".join(f'<a href="#{name}">{name}</a>' for name in (*exhibits, "claims"))
+    sections = [_table(t) if isinstance(t, Table) else _figure(t) for t in exhibits.values()]
+    about = "".join(f"<li>{esc(source)}</li>" for source in sources)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>The paper reproduced · MPT</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n<style>\n{style}</style>\n</head>\n<body>\n'
+        f'<header><p class="over">Missing prototype tracking</p><h1>The paper&rsquo;s tables and figures</h1>'
+        f'<p class="facts">Scale {esc(scale)}. Made from:</p><ul class="small">{about}</ul><nav>{links}</nav></header>'
+        f"<section>{legend(shown)}<p>A name switches its method off and on in all plots.</p></section>\n"
+        + "\n".join(sections)
+        + _table(claims)
+        + f'\n<script type="application/json" id="data">{data}</script>\n'
+        + f"<script>\n{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _figure(figure: Figure) -> str:
+    panels = "".join(_panel(panel) for panel in figure.panels)
+    table = "" if figure.table is None else f"<details><summary>as a table</summary>{_grid(figure.table)}</details>"
+    return f'<section id="{figure.name}"><h2>{esc(figure.title)}</h2>{panels}{table}{_notes(figure.notes)}</section>'
+
+
+def _panel(panel: Panel) -> str:
+    title = f"<h3>{esc(panel.title)}</h3>" if panel.title else ""
+    if panel.drawing is None:
+        return f'<figure id="{panel.name}">{title}<p class="warning">{MISSING}</p></figure>'
+    return f'<figure id="{panel.name}">{title}{panel.drawing.figure(WIDE, 400)}</figure>'
+
+
+def _table(table: Table) -> str:
+    return f'<section id="{table.name}"><h2>{esc(table.title)}</h2>{_grid(table)}{_notes(table.notes)}</section>'
+
+
+def _grid(table: Table) -> str:
+    heads = "".join(f"<th>{esc(group)}<br>{esc(column)}</th>" for group, column in table.columns)
+    rows = []
+    for row in table.rows:
+        cells = "".join(_cell(entry) for entry in row.entries)
+        apart = ' class="apart"' if row.apart else ""
+        rows.append(f'<tr{apart}><th class="left" scope="row">{esc(row.label)}</th>{cells}</tr>')
+    return (
+        f'<div class="scroll" tabindex="0"><table class="exhibit"><thead><tr><th class="left">{esc(table.corner)}</th>'
+        f"{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _cell(entry: Entry) -> str:
+    paper = "" if entry.paper is None else f"<small>paper {_value(entry.paper)}</small>"
+    if entry.ours is None:
+        return f'<td class="missing">{MISSING}{paper}</td>'
+    text = isinstance(entry.ours, str) and len(entry.ours) > 24
+    kind = ' class="text"' if text else ' class="main"' if entry.best else ""
+    return f"<td{kind}>{_value(entry.ours)} {paper}</td>"
+
+
+def _value(value: Stat | str) -> str:
+    if isinstance(value, str):
+        return esc(value)
+    return score(value.mean) + ("" if value.deviation is None else f" ± {score(value.deviation)}")
+
+
+def _notes(notes: Sequence[str]) -> str:
+    return "".join(f'<p class="caption">{esc(note)}</p>' for note in notes)

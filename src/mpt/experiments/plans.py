@@ -1,0 +1,208 @@
+"""Which cells the exhibits need, and with which settings at each scale."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+from mpt.config import make_config
+from mpt.data import Dataset
+from mpt.experiments.cells import Cell
+from mpt.experiments.sets import SETS, SetName, Source, loaded
+from mpt.methods import METHODS
+
+Study = Literal["main", "preliminary", "loss", "departure"]
+FURTHER = tuple(name for name in ("mpt-x",) if name in METHODS)
+"""Methods beyond the paper that get a row of their own."""
+
+TABLE = ("ccvr", "icarl", "sdc", "ldc", "frozen", "mpt-lite", "mpt", *FURTHER, "oracle")
+"""The rows of the paper's Tables 2 and 3, and further ones."""
+
+PARTS = ("mpt:in-span", "mpt:stored-residual", "mpt:predicted", "mpt:measured", "mpt:trained")
+METHODS_OF: dict[Study, tuple[str, ...]] = {
+    "main": ("fedavg", *TABLE, "remaining-mean", "oracle-train"),
+    "preliminary": ("fedavg", "fedavg:live", "live", "remaining-mean", "mpt:in-span", "mpt:stored-residual", "mpt"),
+    "loss": ("live", "remaining-mean"),
+    "departure": ("frozen", "remaining-mean", "mpt", "mpt-lite", "oracle-train"),
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large everything is.
+
+    Attributes:
+        rounds, depart_at, epochs, batch_size, per_class, image_size: as in `RunConfig`.
+        remaining: the fractions of the tables.
+        budgets: those of Figure 7.
+        few: that of Figure 2 (a) to (c).
+        fractions: those of Figure 2 (d).
+        classes: of Figure 2 (d), at most; None: all.
+        window: rounds after the departure in Figure 2.
+        departures: the departure rounds that are compared.
+        backbones: of Table 3, with the settings that one has for itself.
+        backbone_remaining: the fractions of Table 3.
+        eval_every: of cells whose rounds no figure shows.
+        slow_every: of those whose rounds are shown.
+        seeds: how many, unless the user says otherwise.
+    """
+
+    name: str
+    rounds: int
+    depart_at: int
+    epochs: int
+    batch_size: int
+    per_class: int
+    image_size: int | None
+    remaining: tuple[float, ...]
+    budgets: tuple[float, float]
+    few: float
+    fractions: tuple[float, ...]
+    classes: int | None
+    window: int
+    departures: tuple[int, ...]
+    backbone_remaining: tuple[float, ...]
+    eval_every: int
+    slow_every: int
+    seeds: int
+    backbones: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+PAPER = Scale(
+    name="paper",
+    rounds=100,
+    depart_at=15,
+    epochs=5,
+    batch_size=64,
+    per_class=1000,
+    image_size=None,
+    remaining=(0.01, 0.02, 0.05, 0.1),
+    budgets=(0.02, 0.2),
+    few=0.004,
+    fractions=(0.004, 0.01, 0.05, 0.1),
+    classes=None,
+    window=25,
+    departures=(5, 15, 30, 50),
+    backbone_remaining=(0.01, 0.02, 0.05, 0.1),
+    eval_every=5,
+    slow_every=10,
+    seeds=3,
+    backbones={"cnn3": {}, "resnet18": {}, "mobilenetv3": {}, "vit-tiny": {}},
+)
+_TINY = {"per_class": 16, "vehicles": 3, "rounds": 3, "depart_at": 2, "batch_size": 8, "epochs": 2}
+_LONGER = {**_TINY, "batch_size": 4, "epochs": 3}  # until BatchNorm's statistics have come through all its layers
+QUICK = Scale(
+    name="quick",
+    rounds=10,
+    depart_at=4,
+    epochs=1,
+    batch_size=16,
+    per_class=100,
+    image_size=28,
+    remaining=(0.02, 0.1),
+    budgets=(0.02, 0.2),
+    few=0.004,
+    fractions=(0.004, 0.1),
+    classes=3,
+    window=5,
+    departures=(2, 4, 6),
+    backbone_remaining=(0.1,),
+    eval_every=3,
+    slow_every=3,
+    seeds=1,
+    backbones={"cnn3": {}, "resnet18": _TINY, "mobilenetv3": _LONGER, "vit-tiny": _TINY},
+)
+SCALES = {scale.name: scale for scale in (PAPER, QUICK)}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A cell as an exhibit asks for it, whatever data there is.
+
+    Attributes:
+        set: the paper's.
+        remaining: fraction of the rare class.
+        backbone: as in `RunConfig`.
+        study: which methods it is read out with, and how long it is.
+        rare: index of the class that departs; None: the source's.
+        depart_at: None: the scale's.
+    """
+
+    set: SetName = "nuimages"
+    remaining: float = 0.02
+    backbone: str = "cnn3"
+    study: Study = "main"
+    rare: int | None = None
+    depart_at: int | None = None
+
+
+@dataclass(frozen=True)
+class Lab:
+    """What a reproduction is made with: the scale, the data, how many seeds, and what the user sets besides."""
+
+    scale: Scale
+    sources: Mapping[SetName, Source]
+    seeds: int
+
+    def dataset(self, name: SetName, backbone: str = "cnn3") -> Dataset:
+        """The samples of a set that has a source."""
+        own = self.scale.backbones.get(backbone, {})
+        return loaded(self.sources[name].spec, self.scale.image_size, own.get("per_class", self.scale.per_class))
+
+    def classes(self, name: SetName = "nuimages") -> list[int]:
+        """The classes of Figure 2 (d), the rare one first; fewer than all where the scale says so."""
+        if name not in self.sources:
+            return []
+        dataset = self.dataset(name)
+        rare = dataset.class_index(self.sources[name].rare)
+        others = [c for c in range(dataset.num_classes) if c != rare]
+        return [rare, *others][: self.scale.classes]
+
+    def cell(self, wanted: Wanted) -> Cell | None:
+        """The run that a wanted cell is; None where its set has no source."""
+        if wanted.set not in self.sources:
+            return None
+        return _cell(self.scale.name, self.sources[wanted.set], self.seeds, wanted)
+
+
+@cache
+def _cell(scale_name: str, source: Source, seeds: int, wanted: Wanted) -> Cell:
+    scale = SCALES[scale_name]
+    own = dict(scale.backbones.get(wanted.backbone, {}))
+    shown = wanted.study in ("preliminary", "loss") or (
+        wanted.set == "nuimages" and wanted.backbone == "cnn3" and wanted.remaining in (*scale.budgets, 0.02)
+    )
+    depart_at = wanted.depart_at or own.pop("depart_at", scale.depart_at)
+    rounds = own.pop("rounds", scale.rounds)
+    settings: dict[str, Any] = {
+        "dataset": source.spec,
+        "backbone": wanted.backbone,
+        "remaining": wanted.remaining,
+        "methods": METHODS_OF[wanted.study],
+        "rounds": depart_at + scale.window if wanted.study in ("preliminary", "loss") else rounds,
+        "depart_at": depart_at,
+        "epochs": scale.epochs,
+        "batch_size": scale.batch_size,
+        "per_class": scale.per_class,
+        "image_size": scale.image_size,
+        "eval_every": 1 if shown else scale.eval_every,
+        "seeds": seeds,
+        **own,
+    }
+    if settings["eval_every"] == 1:
+        settings["slow_every"] = scale.slow_every
+    if wanted.study == "main" and wanted.set == "nuimages" and wanted.backbone == "cnn3":
+        settings["methods"] += PARTS
+    dataset = loaded(source.spec, settings["image_size"], settings["per_class"])
+    rare = dataset.class_index(source.rare) if wanted.rare is None else wanted.rare
+    settings["rare"] = dataset.classes[rare]
+    config = make_config(settings)
+    parts = [wanted.set, dataset.classes[rare], f"{100 * wanted.remaining:g}%", wanted.backbone]
+    when = f", departure after {depart_at}" if wanted.depart_at else ""
+    what = "" if wanted.study == "main" else f", {wanted.study}"
+    return Cell(config, dataset.fingerprint(), rare, " ".join(parts) + what + when)
+
+
+def paper_title(name: SetName) -> str:
+    """A set's name in the paper."""
+    return SETS[name].title

@@ -1,0 +1,161 @@
+"""`reproduce`: compute the cells of some exhibits, and write exhibits, claims and page from what there is."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from mpt.config import ConfigError
+from mpt.experiments.cells import Store
+from mpt.experiments.claims import judged
+from mpt.experiments.exhibits import EXHIBITS, made
+from mpt.experiments.figures import LOOKS, Figure, drawn
+from mpt.experiments.page import page
+from mpt.experiments.plans import SCALES, Lab
+from mpt.experiments.plots import standalone
+from mpt.experiments.results import Results
+from mpt.experiments.sets import parse_sources
+from mpt.experiments.sweep import Swept, sweep
+from mpt.experiments.tables import Table
+from mpt.federation.files import write_atomically
+
+SIZE = (720.0, 380.0)
+"""Of the figures' files: about two columns of a paper."""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What came of it.
+
+    Attributes:
+        folder: where everything is.
+        files: the exhibits' files.
+        swept: of the sweep; None where nothing was to be computed.
+        missing: cells that are not there, a sentence each.
+    """
+
+    folder: Path
+    files: tuple[Path, ...]
+    swept: Swept | None
+    missing: tuple[str, ...]
+
+
+def reproduce(
+    names: Sequence[str],
+    out: Path,
+    *,
+    scale: str = "quick",
+    data: Sequence[str] = (),
+    seeds: int | None = None,
+    jobs: int | None = None,
+    device: str = "auto",
+    compute: bool = True,
+    png: bool = False,
+    console: Console | None = None,
+    say: Callable[[str], None] = print,
+) -> Reproduction:
+    """Make exhibits of the paper in `out`.
+
+    Args:
+        names: of `EXHIBITS`, or "all".
+        out: a folder; cells are in `out/cells`, which several processes may fill at the same time.
+        scale: "paper" or "quick".
+        data: as `parse_sources` takes it. At the quick scale, sets that are not named get stand-ins.
+        seeds: how many; None: as the scale has it.
+        jobs: processes; None: one a GPU, or one a core.
+        device: as in `RunConfig`.
+        compute: False: only show what is there.
+        png: PNG files as well, where a program that draws SVG is installed.
+        console: for progress.
+        say: takes a sentence for the user.
+    """
+    if scale not in SCALES:
+        raise ConfigError(f"scale: {scale!r}, should be one of {', '.join(SCALES)}")
+    unknown = [n for n in names if n not in EXHIBITS and n != "all"]
+    if unknown or not names:
+        what = repr(unknown[0]) if unknown else "none"
+        raise ConfigError(f"exhibit: {what}, should be one of {', '.join(EXHIBITS)}, all")
+    if (seeds is not None and seeds < 1) or (jobs is not None and jobs < 1):
+        raise ConfigError(f"{'seeds' if seeds is not None and seeds < 1 else 'jobs'}: should be at least 1")
+    chosen = list(EXHIBITS) if "all" in names else [n for n in EXHIBITS if n in names]
+    sources = parse_sources(data, stand_ins=scale == "quick")
+    lab = Lab(SCALES[scale], sources, seeds or SCALES[scale].seeds)
+    results = Results(lab, Store(out / "cells"))
+    wanted = [w for name in chosen for w in EXHIBITS[name].wanted(results)]
+    swept = None
+    if compute:
+        cells = results.cells(wanted)
+        swept = sweep(cells, results.store, jobs=jobs or _jobs(device), device=device, console=console or Console())
+    out.mkdir(parents=True, exist_ok=True)
+    files = _write(results, chosen, out, png, say)
+    return Reproduction(out, tuple(files), swept, tuple(results.missing(wanted)))
+
+
+def _jobs(device: str) -> int:
+    import torch
+
+    if device == "cpu" or not torch.cuda.is_available():
+        return os.cpu_count() or 1
+    return torch.cuda.device_count() if device in ("auto", "cuda") else 1
+
+
+def _write(results: Results, names: Sequence[str], out: Path, png: bool, say: Callable[[str], None]) -> list[Path]:
+    """Every exhibit's files, the claims, and the page."""
+    written = []
+
+    def put(name: str, text: str) -> None:
+        write_atomically(out / name, text.encode())
+        written.append(out / name)
+
+    exhibits = {name: made(name, results) for name in names}
+    claims = judged(results)
+    for thing in (*exhibits.values(), claims):
+        table = thing if isinstance(thing, Table) else thing.table
+        if table is not None:
+            put(f"{table.name}.md", table.markdown())
+            put(f"{table.name}.csv", table.csv())
+            put(f"{table.name}.tex", table.latex())
+        if isinstance(thing, Figure):
+            for panel in thing.panels:
+                if panel.drawing is not None:
+                    drawing = drawn(panel.drawing, *SIZE)
+                    put(f"{panel.name}.svg", standalone(drawing, list(LOOKS.values())))
+    sources = [source.label for source in results.lab.sources.values()]
+    if png:
+        written += _pngs([path for path in written if path.suffix == ".svg"], say)
+    put("index.html", page(exhibits, claims, sources, results.lab.scale.name))
+    return written
+
+
+def _pngs(drawings: Sequence[Path], say: Callable[[str], None]) -> list[Path]:
+    """The drawings as PNG at twice their size, by the first of three programs that is installed."""
+    rsvg, inkscape = shutil.which("rsvg-convert"), shutil.which("inkscape")
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if not (rsvg or inkscape or chromium):
+        say("png: none were made, rsvg-convert, inkscape or chromium should be installed")
+        return []
+    made = []
+    for svg in drawings:
+        target = svg.with_suffix(".png")
+        with tempfile.TemporaryDirectory() as place:
+            if rsvg:
+                command = [rsvg, "--zoom=2", f"--output={target}", str(svg)]
+            elif inkscape:
+                command = [inkscape, str(svg), "--export-dpi=192", f"--export-filename={target}"]
+            else:
+                width, height = (int(side) for side in SIZE)
+                flags = ["--headless", "--no-sandbox", "--disable-gpu", "--force-device-scale-factor=2"]
+                where = [f"--user-data-dir={place}", f"--window-size={width},{height}"]
+                shot = f"--screenshot={target.resolve()}"
+                command = [str(chromium), *flags, *where, shot, svg.resolve().as_uri()]
+            done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+        if done.returncode or not target.exists():
+            say(f"png: {svg.name} could not be drawn by {Path(command[0]).name}")
+        else:
+            made.append(target)
+    return made

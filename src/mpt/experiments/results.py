@@ -1,0 +1,109 @@
+"""What the cells have measured, as the exhibits ask for it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mpt.experiments.cells import Cell, Store
+from mpt.experiments.plans import Lab, Wanted
+from mpt.experiments.sets import SETS
+from mpt.report.numbers import Curve, Stat, curve, stat
+from mpt.tables import Tables
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished cell.
+
+    Attributes:
+        tables: what it measured.
+        depart_at, rounds: of the run.
+        manifest: where the numbers come from.
+    """
+
+    tables: Tables
+    depart_at: int
+    rounds: int
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """In the order of the file."""
+        return tuple(dict.fromkeys(r["method"] for r in self.tables.metrics))
+
+    def curve(self, method: str, column: str = "rare_f1") -> Curve:
+        """A figure of a method by round."""
+        found = ((r["seed"], r["round"], r.get(column)) for r in self.tables.metrics if r["method"] == method)
+        return curve((seed, number, value) for seed, number, value in found if value is not None)
+
+    def last(self, method: str, column: str = "rare_f1") -> dict[int, float]:
+        """At the last round, by seed."""
+        return {s: v[self.rounds] for s, v in self.curve(method, column).seeds.items() if self.rounds in v}
+
+    def after(self, method: str, column: str = "rare_f1") -> dict[int, float]:
+        """Mean over the rounds after the departure in which the method was read out, by seed."""
+        seeds = self.curve(method, column).seeds
+        later = {s: [x for n, x in v.items() if n > self.depart_at] for s, v in seeds.items()}
+        return {seed: float(np.mean(values)) for seed, values in later.items() if values}
+
+    def cost(self, method: str, *columns: str) -> float | None:
+        """The sum of columns of `costs.csv`, mean over the rounds after the departure and seeds."""
+        mine = [r for r in self.tables.costs if r["method"] == method and r["round"] > self.depart_at]
+        return float(np.mean([sum(r[c] for c in columns) for r in mine])) if mine else None
+
+
+@dataclass(frozen=True)
+class Results:
+    """All that there is for a reproduction."""
+
+    lab: Lab
+    store: Store
+    _read: dict[str, Outcome | None] = field(default_factory=dict)
+
+    def of(self, wanted: Wanted) -> Outcome | None:
+        """A cell's outcome; None where it is missing."""
+        cell = self.lab.cell(wanted)
+        if cell is None:
+            return None
+        if cell.key not in self._read:
+            tables = self.store.tables(cell)
+            self._read[cell.key] = (
+                None
+                if tables is None
+                else Outcome(tables, cell.config.depart_at, cell.config.rounds, self.store.manifest(cell))
+            )
+        return self._read[cell.key]
+
+    def missing(self, wanted: Iterable[Wanted]) -> list[str]:
+        """A sentence for each cell that is not there."""
+        told = []
+        for one in wanted:
+            cell = self.lab.cell(one)
+            if cell is None:
+                told.append(f"{one.set}: no data was named for {SETS[one.set].title}")
+            elif not self.store.finished(cell):
+                failure = self.store.failure(cell)
+                told.append(f"{cell.label}: {failure or 'not computed yet'}")
+        return list(dict.fromkeys(told))
+
+    def cells(self, wanted: Iterable[Wanted]) -> list[Cell]:
+        """Those that have data, the longest first, so that processes end at about the same time."""
+        found = [cell for one in wanted if (cell := self.lab.cell(one)) is not None]
+        return sorted(found, key=lambda c: (c.config.backbone == "cnn3", -c.config.rounds))
+
+
+def last(outcome: Outcome | None, method: str, column: str = "rare_f1") -> Stat | None:
+    """At the last round, over seeds; None where there is nothing."""
+    return None if outcome is None else over(outcome.last(method, column))
+
+
+def after(outcome: Outcome | None, method: str, column: str = "rare_f1") -> Stat | None:
+    """Mean after the departure, over seeds; None where there is nothing."""
+    return None if outcome is None else over(outcome.after(method, column))
+
+
+def over(values: dict[int, float]) -> Stat | None:
+    """Mean and deviation over seeds; None where there are none."""
+    return stat(values.values()) if values else None

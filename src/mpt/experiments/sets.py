@@ -1,0 +1,98 @@
+"""The paper's three sets, and what stands for them: the sets themselves where the user has them, or stand-ins."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from mpt.config import ConfigError
+from mpt.data import Dataset, load
+from mpt.data.request import split_options
+
+SetName = Literal["nuimages", "car1000-coarse", "car1000-fine"]
+
+
+@dataclass(frozen=True)
+class PaperSet:
+    """A set as the paper has it.
+
+    Attributes:
+        title: its name in the paper's tables.
+        rare: its rare class there.
+        loader: the word that a spec of the set itself begins with.
+        level: the option `level` of that loader, where it reads several of the paper's sets; coarse where left out.
+        stand_in: spec and rare class of what stands for it where nothing else is named.
+    """
+
+    title: str
+    rare: str
+    loader: str
+    level: str
+    stand_in: tuple[str, str]
+
+
+SETS: dict[SetName, PaperSet] = {
+    "nuimages": PaperSet("nuImages", "truck", "nuimages", "", ("road?train=100&test=60", "truck")),
+    "car1000-coarse": PaperSet(
+        "Car-1000, coarse", "van", "car1000", "coarse", ("road?train=100&test=60&seed=1", "van")
+    ),
+    "car1000-fine": PaperSet("Car-1000, fine", "micro sedan", "car1000", "fine", ("digits", "8")),
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is used as one of the paper's sets.
+
+    Attributes:
+        set: which of them.
+        spec: the dataset, as `mpt run --dataset` takes it.
+        rare: the class that departs.
+    """
+
+    set: SetName
+    spec: str
+    rare: str
+
+    @property
+    def real(self) -> bool:
+        """Whether it is the paper's set itself: read by the loader for it, whatever the user calls it."""
+        head, options = split_options(self.spec)
+        paper = SETS[self.set]
+        level = options.get("level", "coarse") if paper.level else ""
+        return head.partition(":")[0] == paper.loader and level == paper.level
+
+    @property
+    def label(self) -> str:
+        """The data's name, and whether it is the paper's."""
+        kind = f"real: {SETS[self.set].title}" if self.real else f"stand-in for {SETS[self.set].title}"
+        return f"{self.spec}, {self.rare} ({kind})"
+
+
+def parse_sources(given: Iterable[str], *, stand_ins: bool) -> dict[SetName, Source]:
+    """Sources from texts like `nuimages=parquet:/data/cifar10:truck`: set, dataset, rare class after the last colon.
+
+    Args:
+        given: at most one a set.
+        stand_ins: whether sets that are not given get their stand-in; else they have no source.
+    """
+    sources = {n: Source(n, *s.stand_in) for n, s in SETS.items()} if stand_ins else dict[SetName, Source]()
+    named = set[str]()
+    for text in given:
+        name, equals, rest = text.partition("=")
+        spec, colon, rare = rest.rpartition(":")
+        found = next((n for n in SETS if n == name), None)
+        if found is None or not equals or not colon or not spec or not rare:
+            names = " or ".join([", ".join(list(SETS)[:-1]), list(SETS)[-1]])
+            raise ConfigError(f"data: {text!r}, should be like nuimages=road:truck, with {names} before the =")
+        if found in named:
+            raise ConfigError(f"data: {found} is there twice, should be named once")
+        named.add(found)
+        sources[found] = Source(found, spec, rare)
+    return sources
+
+
+@cache
+def loaded(spec: str, image_size: int | None, per_class: int) -> Dataset:
+    """The samples that a run of these settings sees, read once a process."""
+    return load(spec, image_size=image_size).limited(per_class)

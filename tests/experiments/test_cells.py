@@ -1,0 +1,191 @@
+import io
+import json
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+for package in ("typer", "rich", "pydantic", "torch"):
+    pytest.importorskip(package, reason="the extra sim is not installed")
+
+from rich.console import Console
+
+from mpt.config import RunConfig
+from mpt.data import Dataset, load
+from mpt.data.npz import save_npz
+from mpt.experiments import cells as cells_module
+from mpt.experiments.cells import Cell, Store
+from mpt.experiments.sets import loaded
+from mpt.experiments.sweep import sweep, work
+
+SMALL = {
+    "dataset": "road?train=12&test=6", "rare": "truck", "methods": "frozen,mpt,oracle-train", "rounds": 3,
+    "depart_at": 1, "epochs": 1, "eval_every": 1, "image_size": 28, "per_class": 12, "batch_size": 8, "vehicles": 3,
+    "remaining": 0.2, "device": "cpu",
+}  # fmt: skip
+
+
+def cell(label="", **changes):
+    config = RunConfig(**{**SMALL, **changes})
+    dataset = loaded(config.dataset, config.image_size, config.per_class)
+    return Cell(config, dataset.fingerprint(), dataset.class_index(config.rare), label)
+
+
+def quiet():
+    return Console(file=io.StringIO())
+
+
+def test_a_key_changes_with_everything_that_determines_the_numbers(tmp_path, monkeypatch):
+    mine = tmp_path / "mine.py"
+    mine.write_text(Path(__file__).parents[2].joinpath("examples/my_method.py").read_text())
+    others = [
+        {"remaining": 0.3}, {"rounds": 4}, {"depart_at": 2}, {"epochs": 2}, {"lr": 0.02}, {"batch_size": 4},
+        {"vehicles": 4}, {"backbone": "vit-tiny"}, {"methods": "frozen,mpt"}, {"eval_every": 3}, {"ridge": 0.2},
+        {"cov_ridge": 0.2}, {"augment": "flip"}, {"participation": 0.5}, {"dirichlet": 1.0}, {"readout": "cosine"},
+        {"engine": "plain"}, {"precision": "float32"}, {"rare": "bus"}, {"per_class": 11}, {"image_size": 32},
+        {"dataset": "road?train=12&test=6&seed=1"}, {"dataset": "road?train=12&test=7"},
+        {"events": "leave 0 after 1"}, {"slow_every": 3}, {"methods": f"frozen,{mine}:MyMethod"},
+    ]  # fmt: skip
+    keys = [cell().key, *(cell(**change).key for change in others)]
+    assert len(set(keys)) == len(keys)
+    changed = {name for change in others for name in change}
+    assert changed | {"seeds", "device"} == set(RunConfig.model_fields)
+    mine.write_text(mine.read_text() + "\n# another\n")
+    assert cell(methods=f"frozen,{mine}:MyMethod").key != keys[-1]
+    monkeypatch.setattr(cells_module, "ENGINE", cells_module.ENGINE + 1)
+    assert cell().key != keys[0]
+
+
+def test_a_key_does_not_change_with_what_does_not_matter(tmp_path):
+    first = cell()
+    road = load("road?train=12&test=6", image_size=28)
+    assert cell(seeds=3).key == cell(device="auto").key == first.key
+    assert cell("another label").key == first.key
+    assert cell(rare=str(road.class_index("truck"))).key == first.key
+    save_npz(Dataset("moved", road.classes, road.train, road.test), tmp_path / "moved.npz")
+    assert cell(dataset=f"npz:{tmp_path / 'moved.npz'}", image_size=None, per_class=1000).key == first.key
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    store, cells = Store(tmp_path_factory.mktemp("store")), [cell("a"), cell("b", remaining=0.3), cell("a again")]
+    return store, cells, sweep(cells, store, console=quiet())
+
+
+def test_a_cell_is_a_run_with_its_report_and_is_computed_once(swept):
+    store, cells, result = swept
+    assert len(result.computed) == len(result.done) == 2  # the third is the first
+    assert not result.failed
+    folder = store.folder(cells[0])
+    assert (folder / "report.html").exists()
+    assert {r["method"] for r in store.tables(cells[0]).metrics} == {"frozen", "mpt", "oracle-train"}
+    before = (folder / "metrics.csv").stat().st_mtime_ns
+    assert sweep(cells, store, console=quiet()).computed == ()
+    assert (folder / "metrics.csv").stat().st_mtime_ns == before
+
+
+def test_more_seeds_extend_a_cell_without_computing_the_first_again(swept):
+    store, cells, _ = swept
+    first = store.tables(cells[0]).metrics
+    more = cell("a", seeds=2)
+    assert not store.finished(more)
+    assert sweep([more], store, console=quiet()).computed == (more.key,)
+    both = store.tables(more).metrics
+    assert both[: len(first)] == first
+    assert {r["seed"] for r in both} == {0, 1}
+    assert store.tables(cells[0]).metrics == first  # who asks for one seed gets one
+
+
+def test_data_that_has_moved_is_gone_on_with(swept, tmp_path):
+    store, cells, _ = swept
+    road = load("road?train=12&test=6", image_size=28)
+    save_npz(road, tmp_path / "moved.npz")
+    moved = cell("b", remaining=0.3, dataset=f"npz:{tmp_path / 'moved.npz'}", seeds=2)
+    first = store.tables(cells[1]).metrics
+    assert not sweep([moved], store, console=quiet()).failed
+    assert store.tables(moved).metrics[: len(first)] == first
+
+
+def test_a_cell_that_fails_is_said_and_leaves_the_others(tmp_path, swept):
+    broken = tmp_path / "broken.py"
+    broken.write_text(
+        "class Broken:\n    name, training = 'broken', 'held-out'\n    def depart(self, now): pass\n"
+        "    def track(self, kept, now): raise RuntimeError('no such luck')\n"
+    )
+    store, bad, good = Store(tmp_path / "store"), cell(methods=f"frozen,{broken}:Broken"), cell()
+    result = sweep([bad, good], store, console=quiet())
+    assert result.computed == (good.key,)
+    assert "no such luck" in result.failed[bad.key]
+    assert "no such luck" in store.failure(bad)
+    assert store.tables(bad) is None
+    assert store.failure(good) is None
+
+
+def test_a_claimed_cell_is_left_alone_until_it_is_given_back(tmp_path):
+    store, one = Store(tmp_path), cell()
+    with store.claimed(one) as ours, store.claimed(one) as theirs:
+        assert (ours, theirs) == (True, False)
+    with store.claimed(one) as ours:
+        assert ours
+
+
+def _compute_all(path, cells, counts):
+    messages = []
+    work(cells, Store(path), "cpu", time.time() - 1, messages.append)
+    counts.put([key for kind, key, figures in messages if kind == "done" and figures is not None])
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_sweep_and_compute_no_cell_twice(tmp_path):
+    cells = [cell(str(i), remaining=0.1 + 0.02 * i) for i in range(6)]
+    context = multiprocessing.get_context("spawn")
+    counts = context.Queue()
+    processes = [context.Process(target=_compute_all, args=(tmp_path, cells, counts)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    computed = [key for _ in processes for key in counts.get(timeout=300)]
+    for process in processes:
+        process.join()
+    assert sorted(computed) == sorted(c.key for c in cells)
+    assert all(Store(tmp_path).finished(c) for c in cells)
+
+
+def _compute_slowly(path, one, begun):
+    def report(message):
+        if message[0] == "round" and message[2][1] == 2:
+            begun.put(message[2])
+            time.sleep(60)
+
+    work([one], Store(path), "cpu", time.time(), report)
+
+
+@pytest.mark.slow
+def test_a_killed_process_gives_its_cell_back_and_another_goes_on_with_it(tmp_path, swept):
+    context = multiprocessing.get_context("spawn")
+    begun, one = context.Queue(), cell("killed")
+    process = context.Process(target=_compute_slowly, args=(tmp_path, one, begun))
+    process.start()
+    assert begun.get(timeout=300)[:2] == (0, 2)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    store, messages = Store(tmp_path), []
+    assert not store.finished(one)
+    work([one], store, "cpu", time.time(), messages.append)
+    assert [m[2][1] for m in messages if m[0] == "round"] == [3]  # rounds 1 and 2 were there
+    assert any("goes on after round 2" in m[2] for m in messages if m[0] == "note")
+    expected = swept[0].tables(swept[1][0]).metrics
+    found = store.tables(one).metrics
+    assert [{**r, "seconds": 0} for r in found] == [{**r, "seconds": 0} for r in expected]
+
+
+@pytest.mark.slow
+def test_a_sweep_over_several_jobs(tmp_path):
+    cells = [cell(str(i), remaining=0.1 + 0.02 * i) for i in range(3)]
+    result = sweep(cells, Store(tmp_path), jobs=2, device="cpu", console=quiet())
+    assert sorted(result.computed) == sorted(c.key for c in cells)
+    assert not result.failed
+    manifest = json.loads((Store(tmp_path).folder(cells[0]) / "manifest.json").read_text())
+    assert manifest["device"] == "cpu"

@@ -1,0 +1,207 @@
+"""`mpt reproduce` at a scale of seconds, end to end, and its page in a real browser."""
+
+import csv
+import io
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+for package in ("typer", "rich", "pydantic", "torch"):
+    pytest.importorskip(package, reason="the extra sim is not installed")
+
+from rich.console import Console
+from typer.testing import CliRunner
+
+from mpt.commands import app
+from mpt.experiments import plans
+from mpt.experiments.cells import Store
+from mpt.experiments.claims import CLAIMS
+from mpt.experiments.exhibits import EXHIBITS, table2_wanted
+from mpt.experiments.plans import PAPER, QUICK, Lab, Scale, Wanted
+from mpt.experiments.reproduce import reproduce
+from mpt.experiments.results import Results
+from mpt.experiments.sets import SETS, parse_sources
+from tests.report import browser
+
+TINY = Scale(
+    name="tiny", rounds=4, depart_at=2, epochs=1, batch_size=8, per_class=12, image_size=28, remaining=(0.02, 0.2),
+    budgets=(0.02, 0.2), few=0.004, fractions=(0.004, 0.2), classes=2, window=2, departures=(1, 2),
+    backbone_remaining=(0.2,), eval_every=2, slow_every=2, seeds=2,
+    backbones={"cnn3": {}, "vit-tiny": {"rounds": 2, "depart_at": 1}},
+)  # fmt: skip
+DATA = ("nuimages=road?train=12&test=6:truck", "car1000-coarse=road?train=12&test=6&seed=1:van",
+        "car1000-fine=road?train=12&test=6&seed=2:bus")  # fmt: skip
+
+
+def quiet():
+    return Console(file=io.StringIO())
+
+
+def test_the_papers_exhibits_are_all_there():
+    assert set(EXHIBITS) == {
+        "table1", "table2", "table3", "fig2a", "fig2b", "fig2c", "fig2d", "fig4", "fig5", "fig6", "fig7", "departure"
+    }  # fmt: skip
+
+
+def test_the_papers_scale_is_that_of_the_paper(tmp_path):
+    sources = parse_sources(["nuimages=road?train=12&test=6:truck"], stand_ins=False)
+    results = Results(Lab(PAPER, sources, PAPER.seeds), Store(tmp_path))
+    config = results.lab.cell(Wanted()).config
+    assert (config.rounds, config.depart_at, config.epochs, config.remaining) == (100, 15, 5, 0.02)
+    assert (config.per_class, config.vehicles, config.seeds, config.backbone) == (1000, None, 3, "cnn3")
+    assert {w.remaining for w in table2_wanted(results)} == {0.01, 0.02, 0.05, 0.1}
+    assert {w.set for w in table2_wanted(results)} == set(SETS)
+    preliminary = results.lab.cell(EXHIBITS["fig2a"].wanted(results)[0]).config
+    assert (preliminary.remaining, preliminary.depart_at, preliminary.rounds) == (0.004, 15, 40)
+    assert preliminary.eval_every == results.lab.cell(Wanted()).config.eval_every == 1
+    assert len(EXHIBITS["fig2d"].wanted(results)) == 8 * 4
+    assert {w.backbone for w in EXHIBITS["table3"].wanted(results)} == {"cnn3", "resnet18", "mobilenetv3", "vit-tiny"}
+    assert [w.remaining for w in EXHIBITS["fig7"].wanted(results)] == [0.02, 0.2]
+
+
+def test_exhibits_share_cells(tmp_path):
+    sources = parse_sources(["nuimages=road?train=12&test=6:truck"], stand_ins=False)
+    results = Results(Lab(QUICK, sources, 1), Store(tmp_path))
+    keys = {name: {c.key for c in results.cells(e.wanted(results))} for name, e in EXHIBITS.items()}
+    assert keys["fig4"] == keys["fig6"] < keys["table2"]
+    assert keys["fig5"] <= keys["table2"]
+    assert keys["fig4"] < keys["departure"]
+    assert keys["fig4"] < keys["fig7"]
+    assert keys["fig2a"] == keys["fig2b"] == keys["fig2c"] < keys["fig2d"]
+
+
+def test_what_is_missing_is_shown_as_missing_with_the_command_that_would_make_it(tmp_path):
+    made = reproduce(
+        ["table2", "fig4"], tmp_path, scale="paper", data=["nuimages=road?train=12&test=6:truck"], compute=False
+    )
+    table = (tmp_path / "table2.md").read_text()
+    assert table.count("missing (") == 8 * 12  # the paper's numbers stand there all the same
+    assert "no data was named for Car-1000, coarse" in table
+    assert "mpt reproduce table2 --scale paper --seeds 3 --data 'nuimages=road?train=12&test=6:truck'" in table
+    assert "--data car1000-fine=DATASET:CLASS" in table
+    assert "(stand-in for nuImages)" in table
+    assert not (tmp_path / "fig4.svg").exists()
+    assert '<p class="warning">missing</p>' in (tmp_path / "index.html").read_text()
+    assert len(made.missing) == 4 + 2
+    assert {row["here"] for row in claims(tmp_path)} == {"not run"}
+
+
+def claims(folder):
+    lines = csv.DictReader(io.StringIO((folder / "claims.csv").read_text()))
+    found = {}
+    for line in lines:
+        found.setdefault(line["row"], {})[line["column"]] = line["ours"]
+    return list(found.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fig3"], "exhibit: 'fig3', should be one of table1"),
+        (["table1", "--scale", "huge"], "scale: 'huge', should be one of paper, quick"),
+        (["table2", "--data", "nuimages"], "data: 'nuimages', should be like"),
+        (["table2", "--data", "nuimages=nowhere:truck"], "dataset: 'nowhere' is none that is known"),
+        (["table2", "--data", "nuimages=road?train=12&test=6:lorry"], "class: no 'lorry' in road"),
+        (["table2", "--seeds", "0"], "seeds: should be at least 1"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(tmp_path, arguments, message):
+    result = CliRunner().invoke(app, ["reproduce", *arguments, "--show", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    plans.SCALES["tiny"] = TINY
+    folder = tmp_path_factory.mktemp("reproduced")
+    console = quiet()
+    yield folder, reproduce(["all"], folder, scale="tiny", data=DATA, jobs=1, device="cpu", console=console), console
+    del plans.SCALES["tiny"]
+
+
+@pytest.mark.slow
+def test_all_exhibits_from_end_to_end(whole):
+    folder, made, console = whole
+    assert made.missing == ()
+    assert made.swept.failed == {}
+    for name in ("table1", "table2", "table3", "departure", "claims", *EXHIBITS):
+        assert (folder / f"{name}.md").exists()
+        assert (folder / f"{name}.tex").exists()
+        assert name == "table1" or "stand-in for nuImages" in (folder / f"{name}.md").read_text()
+    drawings = {path.stem for path in folder.glob("*.svg")}
+    assert drawings == {
+        "fig2a-f1", "fig2a-accuracy", "fig2b", "fig2c", "fig2d", "fig4", "fig5a", "fig5b", "fig6a", "fig6b",
+        "fig7a", "fig7b", "fig7c",
+    }  # fmt: skip
+    for path in folder.glob("*.svg"):
+        ET.parse(path)
+        assert "var(" not in path.read_text()  # plain colours, for programs that know no variables
+    assert len(claims(folder)) == len(CLAIMS)
+    assert {row["here"] for row in claims(folder)} <= {"agrees", "does not", "in part"}
+    assert re.search(r"\[\d+/\d+\] nuimages truck 2% cnn3, \d+ s", console.file.getvalue())
+
+
+@pytest.mark.slow
+def test_table_2_has_the_cells_own_numbers(whole):
+    folder, _, _ = whole
+    results = Results(Lab(TINY, parse_sources(DATA, stand_ins=False), 2), Store(folder / "cells"))
+    lines = list(csv.DictReader(io.StringIO((folder / "table2.csv").read_text())))
+    for wanted in table2_wanted(results):
+        run = (results.store.folder(results.lab.cell(wanted)) / "metrics.csv").read_text()
+        found = [r for r in csv.DictReader(io.StringIO(run)) if r["method"] == "mpt" and r["round"] == "4"]
+        mean = sum(float(r["rare_f1"]) for r in found) / 2
+        group = f"{SETS[wanted.set].title} ({results.lab.sources[wanted.set].rare})"
+        column = f"{100 * wanted.remaining:g}%"
+        (line,) = [x for x in lines if (x["row"], x["group"], x["column"]) == ("MPT", group, column)]
+        assert float(line["ours"]) == pytest.approx(mean, abs=1e-6)
+        assert (line["paper"] != "") is (wanted.remaining == 0.02)
+
+
+@pytest.mark.slow
+def test_started_again_it_computes_nothing_and_says_the_same(whole):
+    folder, _, _ = whole
+    before = {path.name: path.read_bytes() for path in folder.glob("*.*")}
+    again = reproduce(["all"], folder, scale="tiny", data=DATA, jobs=2, device="cpu", console=quiet())
+    assert again.swept.computed == ()
+    assert {path.name: path.read_bytes() for path in folder.glob("*.*")} == before
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium is installed")
+@pytest.mark.parametrize("phone", [False, True], ids=["laptop", "phone"])
+def test_the_page_in_a_browser(whole, phone):
+    result = browser.look(
+        whole[0] / "index.html",
+        """
+        result.charts = all("svg.chart").filter(seen).length;
+        result.sections = all("section[id]").map((n) => n.id);
+        const key = all("button.key").find((b) => b.textContent === "MPT");
+        const mine = () => all(`svg [data-s=${key.dataset.s}]`).filter(seen).length;
+        result.before = mine();
+        key.click();
+        result.after = mine();
+        const chart = all("svg.lines").find(seen);
+        chart.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft" }));
+        result.tip = document.querySelector(".tip").textContent;
+        """,
+        phone=phone,
+    )
+    assert result["wrong"] == []
+    assert result["requests"] == []
+    assert result["wide"] <= result["window"]
+    assert result["charts"] == 13
+    assert result["sections"] == [*EXHIBITS, "claims"]
+    assert result["before"] > 0
+    assert result["after"] == 0
+    assert result["tip"].startswith("round ")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium is installed")
+def test_figures_as_png(whole, tmp_path):
+    folder, _, _ = whole
+    made = reproduce(["fig4"], folder, scale="tiny", data=DATA, compute=False, png=True)
+    (picture,) = [path for path in made.files if path.suffix == ".png"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
