@@ -47,12 +47,13 @@ def test_a_key_changes_with_everything_that_determines_the_numbers(tmp_path, mon
         {"cov_ridge": 0.2}, {"augment": "flip"}, {"participation": 0.5}, {"dirichlet": 1.0}, {"readout": "cosine"},
         {"engine": "plain"}, {"precision": "float32"}, {"rare": "bus"}, {"per_class": 11}, {"image_size": 32},
         {"dataset": "road?train=12&test=6&seed=1"}, {"dataset": "road?train=12&test=7"},
-        {"events": "leave 0 after 1"}, {"slow_every": 3}, {"methods": f"frozen,{mine}:MyMethod"},
+        {"events": "leave 0 after 1"}, {"slow_every": 3}, {"partition": "vehicle", "vehicles": None, "remaining": 0.02},
+        {"methods": f"frozen,{mine}:MyMethod"},
     ]  # fmt: skip
     keys = [cell().key, *(cell(**change).key for change in others)]
     assert len(set(keys)) == len(keys)
     changed = {name for change in others for name in change}
-    assert changed | {"seeds", "device"} == set(RunConfig.model_fields)
+    assert changed | {"seeds", "device", "record"} == set(RunConfig.model_fields)
     mine.write_text(mine.read_text() + "\n# another\n")
     assert cell(methods=f"frozen,{mine}:MyMethod").key != keys[-1]
     monkeypatch.setattr(cells_module, "ENGINE", cells_module.ENGINE + 1)

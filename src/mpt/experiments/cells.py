@@ -18,7 +18,7 @@ ENGINE = 1
 """Raised whenever the same settings and data give other numbers than before, beyond rounding."""
 
 _IN_THE_DATA = {"dataset", "rare", "image_size", "per_class"}
-_ELSEWHERE = {"seeds", "device"}
+_ELSEWHERE = {"seeds", "device", "record"}
 
 
 @dataclass(frozen=True)
