@@ -7,8 +7,8 @@ local training and averaging. A method adds the forward pass in which vehicles r
 the statistics that they make of the features and send, and the server's work: reading, merging, reconstructing. All of
 it is done by one machine, vehicles included. One epoch is trained and counted five times; what a method adds is
 measured in the same round, interleaved, median of the repeats. "Without re-embedding" is for vehicles that have the
-features anyway, from an evaluation say. MPT-X's vehicles keep the features that they made with the departure-time model,
-in the first round after the departure; what they need not send again is sent here in every round.
+features anyway, from an evaluation say. MPT-X's vehicles keep the features that they made with the model of the
+departure, in the first round after it; what they need not send again is sent here in every round.
 """
 
 import argparse
