@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.linalg
-from cross import Cell
+from estimators import Cell
 
 import mpt
 from mpt.core.validation import Floats
