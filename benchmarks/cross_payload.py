@@ -1,6 +1,6 @@
 """How little can travel for cross-moment tracking, on the features that `benchmarks/cross_record.py` kept.
 
-    python benchmarks/cross_payload.py FOLDER
+    python benchmarks/cross_payload.py FOLDER [--svg FILE]
 
 Each vehicle's cross moments are rounded or cut as a form of the message would, merged, and tracked from; 2% remaining
 samples. Bytes are those of a vehicle and round once the still part has been sent, besides the class statistics that
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.linalg
-from cross import Cell
+from estimators import Cell
 
 import mpt
 from mpt.core.validation import Floats
@@ -84,10 +84,40 @@ def vehicles(cell: Cell, path: Path) -> list[mpt.CrossStatistics]:
     ]  # fmt: skip
 
 
+def plot(points: dict[str, tuple[float, float]]) -> str:
+    """Cost against F1 as an SVG: kilobytes of a vehicle and round, fraction of oracle-train's F1."""
+    low, across, down = 0.6, 640, 360
+
+    def place(kilobytes: float, f1: float) -> tuple[float, float]:
+        return 60 + kilobytes / 150 * (across - 90), 20 + (1 - f1) / (1 - low) * (down - 70)
+
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {across} {down}" font-family="sans-serif">']
+    parts.append(f'<rect width="{across}" height="{down}" fill="#fff"/>')
+    for share in (0.6, 0.7, 0.8, 0.9, 1.0):
+        y = place(0, share)[1]
+        parts.append(f'<path d="M60 {y:.0f}H{across - 30}" stroke="#ddd"/>')
+        parts.append(f'<text x="52" y="{y + 4:.0f}" font-size="12" text-anchor="end">{share:.1f}</text>')
+    for kilobytes in (0, 50, 100, 150):
+        x = place(kilobytes, low)[0]
+        parts.append(f'<text x="{x:.0f}" y="{down - 32}" font-size="12" text-anchor="middle">{kilobytes} kB</text>')
+    for name, (size, f1) in points.items():
+        x, y = place(size / 1e3, f1)
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{"#0b57c4" if name == "mpt" else "#5a2ca0"}"/>')
+        side = f'x="{x - 8:.0f}" text-anchor="end"' if size > 9e4 else f'x="{x + 8:.0f}"'
+        below = name.startswith("rank") or "still" in name
+        parts.append(f'<text {side} y="{y + (18 if below else -8):.0f}" font-size="12">{name}</text>')
+    parts.append(
+        f'<text x="{across / 2}" y="{down - 8}" font-size="13" text-anchor="middle">bytes of a vehicle and round'
+        " beyond MPT&#8217;s; F1 as a fraction of oracle-train&#8217;s</text></svg>"
+    )
+    return "\n".join(parts) + "\n"
+
+
 def main() -> None:
     """See the head of this file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--svg", type=Path)
     args = parser.parse_args()
     found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     sizes: dict[str, list[int]] = defaultdict(list)
@@ -107,9 +137,13 @@ def main() -> None:
             found["mpt"].append((cell.scores(cell.plain.prototype)[0] / best, cell.distance(cell.plain.prototype), 0))
             sizes["mpt"].append(0)
     print("| form | bytes a vehicle and round | F1 / oracle-train's | distance |\n|---|---|---|---|")
+    points = {}
     for name, entries in found.items():
         f1, far, _ = np.mean(entries, axis=0)
+        points[name] = float(np.mean(sizes[name])), float(f1)
         print(f"| {name} | {np.mean(sizes[name]):,.0f} | {f1:.3f} | {far:.2f} |")
+    if args.svg is not None:
+        args.svg.write_text(plot(points), encoding="utf-8")
 
 
 if __name__ == "__main__":

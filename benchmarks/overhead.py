@@ -1,4 +1,4 @@
-"""What MPT and MPT-lite add to a round of FedAvg, on this machine's CPU.
+"""What MPT, MPT-lite and MPT-X add to a round of FedAvg, on this machine's CPU.
 
     python benchmarks/overhead.py [--backbones cnn3 mobilenetv3] [--images 1000] [--repeats 3]
 
@@ -7,7 +7,8 @@ local training and averaging. A method adds the forward pass in which vehicles r
 the statistics that they make of the features and send, and the server's work: reading, merging, reconstructing. All of
 it is done by one machine, vehicles included. One epoch is trained and counted five times; what a method adds is
 measured in the same round, interleaved, median of the repeats. "Without re-embedding" is for vehicles that have the
-features anyway, from an evaluation say.
+features anyway, from an evaluation say. MPT-X's vehicles keep the features that they made with the model of the
+departure, in the first round after it; what they need not send again is sent here in every round.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from mpt.federation.rounds import Exchange
 from mpt.learning import Settings
 from mpt.methods import Cost, Method
 
-METHODS = ("mpt", "mpt-lite")
+METHODS = ("mpt", "mpt-lite", "mpt-x")
 EPOCHS = 5
 LIMITS = (10, 2)
 """Percent with and without re-embedding, for cnn3."""

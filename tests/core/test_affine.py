@@ -7,7 +7,7 @@ import pytest
 
 import mpt
 from mpt.core.affine import DEFAULT_WIDTH, affine_map, corrected_mean, map_ridge, nearness, residual_noise, trust
-from mpt.core.equations import regularize
+from mpt.core.equations import regularize, ridge_floor
 from mpt.core.health import disagreement, expected_error, left_out_errors, verdict, whiten
 
 from .worlds import make_world
@@ -133,8 +133,11 @@ def test_the_noise_is_the_variance_of_the_maps_residuals_or_somewhat_more():
         scatter += (mine - mine.mean(axis=0)).T @ (mine - mine.mean(axis=0))
     regular = regularize(now.covariance(), 0.1)
     expected = np.trace(np.linalg.inv(regular) @ scatter) / (240 - 6) / 9
-    noise = residual_noise(found, now.covariance(), WORLD.stats().covariance(), np.linalg.cholesky(regular))
+    factor, before = np.linalg.cholesky(regular), WORLD.stats().covariance()
+    noise = residual_noise(found, before, factor, ridge_floor(now.covariance(), 0.1))
     assert expected < noise < 2 * expected
+    whole = np.linalg.inv(regular) @ (now.covariance() - found.matrix.T @ before @ found.matrix)
+    assert noise == pytest.approx(np.trace(whole) / 9)
 
 
 def tracked(after, remaining, *, cross=None, weights=None, world=WORLD):
@@ -197,6 +200,14 @@ def test_a_class_that_moves_on_its_own_is_followed_by_its_samples():
     few, none = tracked(alone, 2), tracked(alone, 0)
     assert few.alpha >= tracked(after, 2).alpha
     assert np.linalg.norm(few.prototype - truth) < 0.2 * np.linalg.norm(none.prototype - truth)
+
+
+def test_features_of_one_value_a_class_are_followed_exactly():
+    flat = WORLD.stats().means[WORLD.labels]
+    after = bent(flat)
+    world = dataclasses.replace(WORLD, features=flat)
+    np.testing.assert_allclose(tracked(after, 3, world=world).prototype, after[WORLD.labels == RARE][0], atol=1e-8)
+    assert np.isfinite(tracked(after, 0, world=world).prototype).all()
 
 
 def test_trust_by_hand():

@@ -32,6 +32,13 @@ def rebuilt(thing, **changes):
 
 X, Y = WORLD.features, WORLD.labels
 
+
+def cross(earlier=X, features=X, labels=Y, num_classes=6, **options):
+    return mpt.CrossStatistics.from_features(earlier, features, labels, num_classes, **options)
+
+
+CROSS = cross(weights=[1.0, 1.0, 0.0, 1.0, 1.0, 1.0])
+
 CASES = {
     "features of one dimension": (lambda: stats(X[0]), r"features: shape is \(12,\)"),
     "features of three dimensions": (
@@ -155,6 +162,44 @@ CASES = {
         lambda: mpt.reconstruct(mpt.deposit(make_world(per_class=2).stats(), 2, cov_ridge=0), STATS),
         "deposit covariance: not positive definite; use a larger cov_ridge",
     ),
+    "fewer samples under the earlier model": (
+        lambda: cross(X[:-1]),
+        r"earlier: shape is \(359, 12\), should be \(360, 12\)",
+    ),
+    "NaN under the earlier model": (lambda: cross(with_entry(X, (7, 3), np.nan)), "earlier: nan at sample 7, column 3"),
+    "infinity under the current one": (lambda: cross(X, with_entry(X, (7, 3), np.inf)), "features: inf at sample 7"),
+    "weights for other classes": (lambda: cross(weights=np.ones(5)), r"weights: shape is \(5,\), should be \(6,\)"),
+    "a negative weight": (
+        lambda: cross(weights=[1, 1, -2, 1, 1, 1]),
+        "weights: -2.0 at class 2, should not be negative",
+    ),
+    "an earlier origin elsewhere": (lambda: cross(earlier_origin=np.ones(3)), r"earlier_origin: shape is \(3,\)"),
+    "products too large": (lambda: cross(1e200 * X, 1e200 * X), "features: too large, their products overflow float64"),
+    "an asymmetric gram": (lambda: rebuilt(CROSS, gram=np.triu(CROSS.gram)), "gram: .*should be symmetric"),
+    "a negative gram": (lambda: rebuilt(CROSS, gram=-CROSS.gram), "gram: .*should not be negative"),
+    "half of the cross moments": (lambda: rebuilt(CROSS, cross=CROSS.cross[:6]), r"cross: shape is \(6, 12\)"),
+    "cross moments of nothing": (
+        lambda: rebuilt(CROSS, weights=np.zeros(6)),
+        "though no class with a weight has samples",
+    ),
+    "earlier sums without samples": (
+        lambda: rebuilt(CROSS, counts=with_entry(CROSS.counts, 3, 0)),
+        "sums, earlier: not zero for class 3",
+    ),
+    "cross moments of another shape": (
+        lambda: mpt.reconstruct(DEPOSIT, STATS, variant="cross", cross=cross(X[:, :5], X[:, :5])),
+        r"cross: \(classes, dimension\) are \(6, 5\), but those of the statistics are \(6, 12\)",
+    ),
+    "cross moments without a scatter": (
+        lambda: mpt.reconstruct(DEPOSIT, LITE, variant="cross", cross=CROSS),
+        "scatter: None, a covariance needs statistics made with scatter=True",
+    ),
+    "class weights without a covariance": (
+        lambda: mpt.class_weights(mpt.deposit(LITE, 2), 6),
+        "deposit: has no covariance",
+    ),
+    "an anchor elsewhere": (lambda: rebuilt(DEPOSIT, anchor=np.ones(3)), r"anchor: shape is \(3,\), should be \(12,\)"),
+    "something else to share": (lambda: mpt.deposit(STATS, 2, cross=X), "cross: ndarray, should be CrossStatistics"),
     "prototypes of one dimension": (lambda: mpt.NearestClassMean(np.ones(3)), r"prototypes: shape is \(3,\)"),
     "no prototype": (lambda: mpt.NearestClassMean(np.full((2, 2), np.nan)), "prototypes: no class has one"),
     "half a prototype": (lambda: mpt.NearestClassMean([[0.0, np.nan]]), r"prototypes: nan at \[0, 1\]"),
@@ -182,6 +227,7 @@ def snapshot():
         STATS.to_bytes(),
         LITE.to_bytes(),
         DEPOSIT.to_bytes(),
+        CROSS.to_bytes(),
         READOUT.prototypes.tobytes(),
         X.tobytes(),
         Y.tobytes(),

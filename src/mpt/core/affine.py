@@ -121,7 +121,7 @@ def corrected_mean(mapped: AffineMap, prototype: Floats, earlier_mean: Floats, m
     return np.asarray(mean + dot(prototype - earlier_mean, mapped.matrix))
 
 
-def residual_noise(mapped: AffineMap, covariance: Floats, earlier: Floats, factor: Floats) -> float:
+def residual_noise(mapped: AffineMap, earlier: Floats, factor: Floats, floor: float) -> float:
     r"""Eq. (X5): sigma^2, the variance per sample and whitened dimension of h - map(z) within a class.
 
         sigma^2 = tr(S~_t^-1 (S_t - A^T S_z A)) / d,
@@ -131,18 +131,16 @@ def residual_noise(mapped: AffineMap, covariance: Floats, earlier: Floats, facto
 
     Args:
         mapped: the map.
-        covariance: S_t (d, d), of h within classes.
-        earlier: S_z (d, d), of z within the same classes.
-        factor: (d, d), the lower Cholesky factor of S~_t.
+        earlier: S_z (d, d), of z within the same classes as S_t.
+        factor: L (d, d), the lower Cholesky factor of S~_t = S_t + floor I.
+        floor: as `ridge_floor` gives it.
     """
-    explained = dot(dot(mapped.matrix.T, earlier), mapped.matrix)
-    total, left = _whitened_mean(covariance, factor), _whitened_mean(covariance - explained, factor)
-    return max(left, _LEAST_NOISE * total)
-
-
-def _whitened_mean(matrix: Floats, factor: Floats) -> float:
-    """tr(L^-1 M L^-T) / d."""
-    return float(np.trace(whiten(whiten(matrix, factor).T, factor))) / len(matrix)
+    d = len(factor)
+    inverse = scipy.linalg.lapack.dtrtri(factor, lower=1)[0]
+    total = 1 - floor * float(np.sum(inverse**2)) / d
+    carried = whiten(mapped.matrix, factor)
+    explained = float(np.sum(carried * dot(earlier, carried))) / d
+    return max(total - explained, _LEAST_NOISE * total)
 
 
 def trust(gap: Floats, noise: float, samples: int, prior: float) -> float:

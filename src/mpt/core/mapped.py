@@ -7,6 +7,7 @@ import numpy as np
 from mpt.core.affine import affine_map, corrected_mean, map_ridge, nearness, residual_noise, trust
 from mpt.core.cross import CrossStatistics
 from mpt.core.departure import Deposit
+from mpt.core.equations import ridge_floor
 from mpt.core.errors import StatisticsError
 from mpt.core.health import Health, expected_error, nearest, verdict, whiten, whitening
 from mpt.core.statistics import ClassStatistics
@@ -68,7 +69,8 @@ def mapped(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics, pro
     samples = int(cross.counts[deposit.departed])
     at_departure = deposit.covariance if deposit.anchor is None else None
     earlier = within / float(counted.sum()) if at_departure is None else at_departure
-    noise = residual_noise(found, stats.covariance(), earlier, factor)
+    floor = ridge_floor(stats.covariance(), deposit.cov_ridge)
+    noise = residual_noise(found, earlier, factor, floor) if stats.covariance().any() else 0.0
     measured = predicted
     if samples:
         measured = corrected_mean(found, start, earlier_means[deposit.departed], means[deposit.departed])

@@ -1,0 +1,56 @@
+"""MPT-X in whole federations: vehicles that come and go after the departure, and a run that goes on."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra sim is not installed")
+
+from mpt.data import load
+from mpt.federation.engine import Federation, rounds, run
+from mpt.federation.scenario import parse_events
+
+from .test_engine import PLAN, without_seconds
+
+PLAN_X = replace(PLAN, methods=("mpt-x", "mpt", "frozen"), rounds=6)
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    return load("road?train=40&test=20", image_size=28)
+
+
+@pytest.fixture(scope="module")
+def whole(dataset):
+    return run(dataset, PLAN_X)
+
+
+def costs(rows):
+    return {row.round: row.cost.bytes_up for row in rows if row.method == "mpt-x"}
+
+
+def test_what_does_not_change_is_sent_once(whole):
+    sent = costs(whole)
+    assert sent[3] > sent[4] == sent[5] == sent[6]
+
+
+def test_vehicles_that_leave_return_or_join_after_the_departure_are_counted(dataset, whole):
+    events = parse_events("leave 0 after 3, join 0 at 5")
+    rows = run(dataset, replace(PLAN_X, events=events))
+    sent, usual = costs(rows), costs(whole)
+    assert sent[4] < usual[4]
+    assert sent[5] > sent[6] == usual[6]
+    distances = {r.method: r.prototype_distance for r in rows if r.round == 6}
+    assert np.isfinite(list(distances.values())).all()
+    assert distances["mpt-x"] < distances["frozen"]
+
+
+def test_a_run_that_goes_on_from_what_was_kept_gives_the_same_rows(dataset, whole):
+    federation = Federation(dataset, PLAN_X, torch.device("cpu"))
+    middle = next(state for state, _ in rounds(federation, federation.start()) if state.round == 4)
+    resumed = replace(middle, kept=pickle.loads(pickle.dumps(middle.kept)))
+    again = Federation(dataset, PLAN_X, torch.device("cpu"))
+    new = [row for _, some in rounds(again, resumed) for row in some]
+    assert list(map(without_seconds, new)) == [without_seconds(row) for row in whole if row.round > 4]
