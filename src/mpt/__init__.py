@@ -25,10 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 from mpt.core import (
     ClassStatistics,
+    CrossStatistics,
     Deposit,
     NearestClassMean,
     Reconstruction,
     StatisticsError,
+    class_weights,
     deposit,
     reconstruct,
 )
@@ -41,10 +43,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ClassStatistics",
+    "CrossStatistics",
     "Deposit",
     "NearestClassMean",
     "Reconstruction",
     "StatisticsError",
+    "class_weights",
     "deposit",
     "reconstruct",
 ]

@@ -9,6 +9,7 @@ from typing import overload
 import numpy as np
 
 from mpt.core import validation as check
+from mpt.core.cross import CrossStatistics
 from mpt.core.equations import (
     DEFAULT_COV_RIDGE,
     DEFAULT_RIDGE,
@@ -27,7 +28,7 @@ from mpt.core.value import Value
 from mpt.core.wire import Reader, WireType, Writer
 
 _KIND = b"D"
-_COVARIANCE, _OUTSIDE = 1, 2
+_COVARIANCE, _OUTSIDE, _ANCHOR = 1, 2, 4
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -49,6 +50,8 @@ class Deposit(Value):
         cov_ridge: lambda_Sigma of Eq. (3).
         spread: mean squared length of the centred features outside the reference span, for MPT-lite's growth.
         spread_outside: False where `spread` had to be taken from whole features, for want of a span and a scatter.
+        anchor: (d,), the departing class's mean under the reference model of cross-moment tracking, where that is an
+            earlier model than the departure's; None: `prototype` is it.
     """
 
     departed: int
@@ -62,6 +65,7 @@ class Deposit(Value):
     cov_ridge: float
     spread: float
     spread_outside: bool = True
+    anchor: Floats | None = None
 
     def __post_init__(self) -> None:
         classes = check.as_counts(self.classes, "classes")
@@ -89,6 +93,7 @@ class Deposit(Value):
             "cov_ridge": check.as_ridge(self.cov_ridge, "cov_ridge"),
             "spread": check.as_ridge(self.spread, "spread"),
             "spread_outside": bool(self.spread_outside),
+            "anchor": None if self.anchor is None else check.as_floats(self.anchor, "anchor", (d,)),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -112,6 +117,7 @@ class Deposit(Value):
     def to_bytes(self, dtype: WireType = "float64") -> bytes:
         """The deposit as bytes for `from_bytes`: no pickle, the covariance packed; lossless as float64."""
         flags = _COVARIANCE * (self.covariance is not None) | _OUTSIDE * self.spread_outside
+        flags |= _ANCHOR * (self.anchor is not None)
         writer = Writer(_KIND, flags, dtype)
         writer.numbers("3I", self.departed, len(self.classes), len(self.prototype))
         writer.numbers("3d", self.ridge, self.cov_ridge, self.spread)
@@ -120,12 +126,14 @@ class Deposit(Value):
             writer.reals(getattr(self, name), name)
         if self.covariance is not None:
             writer.symmetric(self.covariance, "covariance")
+        if self.anchor is not None:
+            writer.reals(self.anchor, "anchor")
         return writer.finish()
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> "Deposit":
         """What `to_bytes` was called on; truncated, altered or foreign bytes raise `StatisticsError`."""
-        reader = Reader(data, _KIND, _COVARIANCE | _OUTSIDE)
+        reader = Reader(data, _KIND, _COVARIANCE | _OUTSIDE | _ANCHOR)
         departed, k, d = reader.numbers("3I")
         ridge, cov_ridge, spread = reader.numbers("3d")
         made = cls(
@@ -140,6 +148,7 @@ class Deposit(Value):
             prototype=reader.reals(d),
             reference=reader.reals(k, d),
             covariance=reader.symmetric(d) if reader.flags & _COVARIANCE else None,
+            anchor=reader.reals(d) if reader.flags & _ANCHOR else None,
         )
         reader.finish()
         return made
@@ -156,6 +165,7 @@ def deposit(
     departed: int,
     *,
     staying: ClassStatistics | None = None,
+    cross: CrossStatistics | None = None,
     ridge: float = DEFAULT_RIDGE,
     cov_ridge: float = DEFAULT_COV_RIDGE,
 ) -> Deposit: ...
@@ -165,6 +175,7 @@ def deposit(
     departed: Iterable[int],
     *,
     staying: ClassStatistics | None = None,
+    cross: CrossStatistics | None = None,
     ridge: float = DEFAULT_RIDGE,
     cov_ridge: float = DEFAULT_COV_RIDGE,
 ) -> tuple[Deposit, ...]: ...
@@ -173,6 +184,7 @@ def deposit(
     departed: int | Iterable[int],
     *,
     staying: ClassStatistics | None = None,
+    cross: CrossStatistics | None = None,
     ridge: float = DEFAULT_RIDGE,
     cov_ridge: float = DEFAULT_COV_RIDGE,
 ) -> Deposit | tuple[Deposit, ...]:
@@ -183,6 +195,8 @@ def deposit(
         departed: the departing class, or several; all of them must be watched.
         staying: statistics of the vehicles that stay, in that same round; they give M_d and S_d, which are then made
             from the same samples as M_t and S_t later. Default: `before`.
+        cross: of all vehicles in that same round, where cross-moment tracking has a reference model from an earlier
+            departure that this one is to share; it gives the departing classes' `anchor`.
         ridge: lambda of Eq. (1), relative to the mean squared length of the centred reference prototypes.
         cov_ridge: lambda_Sigma of Eq. (3).
 
@@ -216,6 +230,7 @@ def deposit(
             raise StatisticsError(f"before: class {c} has no samples at departure, there is no prototype to keep")
         require_watched(c, before, "before")
         require_watched(c, staying, "staying")
+        _require_measured(c, before, cross)
         if staying.counts[c] > before.counts[c]:
             raise StatisticsError(
                 f"staying: {staying.counts[c]} samples of departed class {c}, more than before's {before.counts[c]}"
@@ -250,10 +265,25 @@ def deposit(
             cov_ridge=cov_ridge,
             spread=spread,
             spread_outside=spread_outside,
+            anchor=None if cross is None else cross.earlier_means[c],
         )
 
     deposits = tuple(one(c) for c in leaving)
     return deposits if check.is_several(departed) else deposits[0]
+
+
+def _require_measured(departed: int, before: ClassStatistics, cross: CrossStatistics | None) -> None:
+    """Refuse cross statistics that are not those of the samples of `before`."""
+    if cross is None:
+        return
+    if not isinstance(cross, CrossStatistics) or cross.sums.shape != before.sums.shape:
+        what = f"shape {cross.sums.shape}" if isinstance(cross, CrossStatistics) else type(cross).__name__
+        raise StatisticsError(f"cross: {what}, should be CrossStatistics of shape {before.sums.shape}")
+    if cross.counts[departed] != before.counts[departed]:
+        raise StatisticsError(
+            f"cross: {cross.counts[departed]} samples of departed class {departed}, "
+            f"should be the {before.counts[departed]} of before"
+        )
 
 
 def require_watched(departed: int, stats: ClassStatistics, name: str) -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
+from mpt.core.cross import CrossStatistics
 from mpt.core.departure import Deposit, out_of_span_spread, require_watched
 from mpt.core.equations import (
     assemble,
@@ -19,7 +20,9 @@ from mpt.core.equations import (
     span_basis,
 )
 from mpt.core.errors import StatisticsError
+from mpt.core.health import Verdict
 from mpt.core.linalg import dot
+from mpt.core.mapped import mapped
 from mpt.core.statistics import ClassStatistics
 from mpt.core.transport import transport
 from mpt.core.validation import Floats, Ints, read_only
@@ -42,6 +45,14 @@ class Reconstruction(Value):
         growth: |predicted| over the length that the stored residual has outside the reference span.
         classes: (K,), the reference classes used: those of the deposit that are still observed and not watched.
         weights: (K,), their weights; solved again where reference classes have disappeared.
+        expected_error: the Mahalanobis distance to the true prototype that is to be expected, Eq. (X8); None where
+            the variant does not know.
+        verdict: "good", "degraded" or "lost", Eq. (X9): that error against the nearest other prototype.
+
+    In the variant "cross" the map predicts, and the remaining samples measure, the whole prototype. To keep Eq. (4),
+    `predicted` and `measured` are what they have beyond `in_span`: predicted is map(mu) - in_span, measured the
+    corrected mean of Eq. (X4) - in_span, `alpha` is that of Eq. (X6), `noise` that of Eq. (X5), in whitened units, and
+    `growth` compares |predicted| with the whole stored residual.
     """
 
     departed: int
@@ -55,6 +66,8 @@ class Reconstruction(Value):
     growth: float
     classes: Ints
     weights: Floats
+    expected_error: float | None = None
+    verdict: Verdict | None = None
 
     def __repr__(self) -> str:
         return (
@@ -123,18 +136,25 @@ def _spread_before(now: _Round) -> float:
     return spread
 
 
-VARIANTS: dict[str, Callable[[_Round], _Prediction]] = {"mpt": _transported, "lite": _scaled}
-"""How the stored residual is carried into the current feature space."""
+_PREDICTIONS: dict[str, Callable[[_Round], _Prediction]] = {"mpt": _transported, "lite": _scaled}
+VARIANTS = (*_PREDICTIONS, "cross")
+"""How the departed class is carried into the current feature space."""
 
 
-@overload
-def reconstruct(deposit: Deposit, stats: ClassStatistics, *, variant: str = "mpt") -> Reconstruction: ...
 @overload
 def reconstruct(
-    deposit: Iterable[Deposit], stats: ClassStatistics, *, variant: str = "mpt"
+    deposit: Deposit, stats: ClassStatistics, *, variant: str = "mpt", cross: CrossStatistics | None = None
+) -> Reconstruction: ...
+@overload
+def reconstruct(
+    deposit: Iterable[Deposit], stats: ClassStatistics, *, variant: str = "mpt", cross: CrossStatistics | None = None
 ) -> tuple[Reconstruction, ...]: ...
 def reconstruct(
-    deposit: Deposit | Iterable[Deposit], stats: ClassStatistics, *, variant: str = "mpt"
+    deposit: Deposit | Iterable[Deposit],
+    stats: ClassStatistics,
+    *,
+    variant: str = "mpt",
+    cross: CrossStatistics | None = None,
 ) -> Reconstruction | tuple[Reconstruction, ...]:
     """The departed class's prototype under the current model, Eq. (4).
 
@@ -145,7 +165,10 @@ def reconstruct(
         deposit: made at departure; several are reconstructed one by one.
         stats: this round's statistics of the vehicles that are there, watching the departed class. Its own samples in
             them are the remaining samples.
-        variant: "mpt" transports the residual with the covariance, "lite" scales it by one number.
+        variant: "mpt" transports the residual with the covariance, "lite" scales it by one number, "cross" takes the
+            prototype through the map that `cross` gives.
+        cross: for variant "cross": this round's cross moments of the same vehicles, with the weights of
+            `class_weights(deposit)`. Its samples of the departed class are the remaining samples.
 
     Returns:
         A `Reconstruction`, or for several deposits a tuple of them in the given order.
@@ -158,15 +181,22 @@ def reconstruct(
         raise StatisticsError(f"variant: {variant!r}, should be one of {', '.join(map(repr, VARIANTS))}")
     if not isinstance(stats, ClassStatistics):
         raise StatisticsError(f"stats: {type(stats).__name__}, should be ClassStatistics")
+    if (variant == "cross") != isinstance(cross, CrossStatistics):
+        raise StatisticsError(
+            f"cross: {type(cross).__name__} with variant {variant!r}, should be "
+            f"{'CrossStatistics' if variant == 'cross' else 'left out, or the variant cross'}"
+        )
     several = list(deposit) if isinstance(deposit, Iterable) else [deposit]
     for one in several:
         if not isinstance(one, Deposit):
             raise StatisticsError(f"deposit: {type(one).__name__}, should be a Deposit or several")
-    made = tuple(_reconstruct(one, stats, VARIANTS[variant]) for one in several)
+    made = tuple(_reconstruct(one, stats, variant, cross) for one in several)
     return made if isinstance(deposit, Iterable) else made[0]
 
 
-def _reconstruct(deposit: Deposit, stats: ClassStatistics, predict: Callable[[_Round], _Prediction]) -> Reconstruction:
+def _reconstruct(
+    deposit: Deposit, stats: ClassStatistics, variant: str, cross: CrossStatistics | None
+) -> Reconstruction:
     _check_fits(deposit, stats)
     require_watched(deposit.departed, stats, "stats")
     observed = np.isin(deposit.classes, stats.reference_classes)
@@ -183,13 +213,21 @@ def _reconstruct(deposit: Deposit, stats: ClassStatistics, predict: Callable[[_R
 
     means = stats.means
     prototypes = means[classes]
-    basis = span_basis(prototypes)
-    predicted, noise = predict(_Round(deposit, stats, classes, basis, r0))
-    samples = int(stats.counts[deposit.departed])
-    measured = measured_residual(means[deposit.departed], basis) if samples else np.zeros_like(r0)
-    alpha = reliability(measured, predicted, noise, samples)
     in_span = dot(weights, prototypes)
-    stored = float(np.linalg.norm(outside(r0, basis)))
+    expected_error, verdict = None, None
+    if cross is not None:
+        whole = mapped(deposit, stats, cross, prototypes)
+        predicted, measured = whole.predicted - in_span, whole.measured - in_span
+        alpha, noise, samples = whole.alpha, whole.noise, whole.samples
+        expected_error, verdict = whole.error, whole.verdict
+        stored = float(np.linalg.norm(r0))
+    else:
+        basis = span_basis(prototypes)
+        predicted, noise = _PREDICTIONS[variant](_Round(deposit, stats, classes, basis, r0))
+        samples = int(stats.counts[deposit.departed])
+        measured = measured_residual(means[deposit.departed], basis) if samples else np.zeros_like(r0)
+        alpha = reliability(measured, predicted, noise, samples)
+        stored = float(np.linalg.norm(outside(r0, basis)))
     return Reconstruction(
         departed=deposit.departed,
         prototype=read_only(assemble(in_span, measured, predicted, alpha)),
@@ -202,6 +240,8 @@ def _reconstruct(deposit: Deposit, stats: ClassStatistics, predict: Callable[[_R
         growth=float(np.linalg.norm(predicted)) / stored if stored else 1.0,
         classes=read_only(classes),
         weights=read_only(weights),
+        expected_error=expected_error,
+        verdict=verdict,
     )
 
 

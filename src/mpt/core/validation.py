@@ -182,7 +182,7 @@ def as_features(value: ArrayLike, d: int | None = None) -> NDArray[Any]:
     return features
 
 
-def feature_blocks(features: NDArray[Any]) -> Iterator[tuple[slice, Floats]]:
+def feature_blocks(features: NDArray[Any], name: str = "features") -> Iterator[tuple[slice, Floats]]:
     """The rows of `features`, some at a time, as float64 and checked to be finite.
 
     The copy that float64 needs is one block's, however many samples there are.
@@ -194,5 +194,5 @@ def feature_blocks(features: NDArray[Any]) -> Iterator[tuple[slice, Floats]]:
         block = np.asarray(features[rows], dtype=np.float64)
         if not np.isfinite(block).all():
             i, j = (int(k) for k in np.argwhere(~np.isfinite(block))[0])
-            raise StatisticsError(f"features: {block[i, j]} at sample {start + i}, column {j}, should be finite")
+            raise StatisticsError(f"{name}: {block[i, j]} at sample {start + i}, column {j}, should be finite")
         yield rows, block

@@ -1,7 +1,8 @@
 """Bytes: one versioned envelope for everything that travels or is kept. Little-endian, no pickle.
 
-    magic      4 bytes    b"MPT" and the kind: "S" ClassStatistics, "D" Deposit, "R" StatisticsRequest,
-                          "A" arrays of a method, "T" the state of a fleet's Tracker
+    magic      4 bytes    b"MPT" and the kind: "S" ClassStatistics, "X" CrossStatistics, "D" Deposit,
+                          "R" StatisticsRequest, "Q" CrossRequest, "A" arrays of a method, "T" the state of a
+                          fleet's Tracker
     version    uint16     1
     flags      uint16     which optional parts follow; bit 15: real numbers are float32, else float64
     length     uint64     of the whole message
@@ -31,7 +32,15 @@ _CHECKSUM = struct.Struct("<I")
 _FLOAT32 = 1 << 15
 _LEAST_FLOAT32 = 1e-30
 _MAX_EXPANDED = 1 << 25
-_KINDS = {b"S": "ClassStatistics", b"D": "Deposit", b"R": "StatisticsRequest", b"A": "Arrays", b"T": "Tracker"}
+_KINDS = {
+    b"S": "ClassStatistics",
+    b"X": "CrossStatistics",
+    b"D": "Deposit",
+    b"R": "StatisticsRequest",
+    b"Q": "CrossRequest",
+    b"A": "Arrays",
+    b"T": "Tracker",
+}
 
 
 class Writer:

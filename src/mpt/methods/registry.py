@@ -15,6 +15,7 @@ from mpt.methods import drift, simple
 from mpt.methods.ccvr import Ccvr
 from mpt.methods.icarl import Icarl
 from mpt.methods.mpt import Mpt, MptLite, parts
+from mpt.methods.mpt_x import MptX
 from mpt.methods.protocol import Method, Training
 
 Make = Callable[[float, float], Method]
@@ -45,6 +46,10 @@ METHODS: dict[str, tuple[Make, str]] = {
     "remaining-mean": (_plain(simple.RemainingMean()), "plain mean of the remaining samples"),
     "mpt": (lambda ridge, cov_ridge: Mpt(ridge=ridge, cov_ridge=cov_ridge), "missing prototype tracking"),
     "mpt-lite": (lambda ridge, cov_ridge: MptLite(ridge=ridge), "MPT without a d x d matrix on the wire"),
+    "mpt-x": (
+        lambda ridge, cov_ridge: MptX(ridge=ridge, cov_ridge=cov_ridge),
+        "MPT by cross moments: samples embedded twice",
+    ),
     "mpt:in-span": (_part(0), "MPT's in-span part alone"),
     "mpt:stored-residual": (_part(1), "in-span part and the residual as stored at departure"),
     "mpt:predicted": (_part(2), "in-span part and predicted residual, alpha = 0"),

@@ -13,6 +13,7 @@ REFERENCES = ("oracle", "oracle-train", "live")
 _COLOURS = {
     "mpt": ("#0b57c4", "#6ea8ff"),
     "mpt-lite": ("#4c97ee", "#a6cbff"),
+    "mpt-x": ("#5a2ca0", "#b79bff"),
     "mpt:in-span": ("#5b6fc0", "#8f9fe6"),
     "mpt:stored-residual": ("#27408b", "#7388d8"),
     "mpt:predicted": ("#3f7fbf", "#7fb4e6"),
@@ -102,7 +103,7 @@ def looks(rows: Sequence[Row]) -> dict[Row, Look]:
             light=light,
             dark=dark,
             dash=dash,
-            width=3 if row.method == "mpt" else 2.2 if row.method == "mpt-lite" else 1.6,
+            width=3 if row.method == "mpt" else 2.2 if row.method in ("mpt-lite", "mpt-x") else 1.6,
             mark="circle" if row.method == "mpt" else MARKS[index % len(MARKS)],
         )
     return made

@@ -1,0 +1,115 @@
+"""Cross-moment tracking: the departed prototype under a map that vehicles measured, Eq. (X2) to (X9)."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpt.core.affine import affine_map, corrected_mean, nearness, residual_noise, trust, whiten
+from mpt.core.cross import CrossStatistics
+from mpt.core.departure import Deposit
+from mpt.core.equations import assemble, outside, regularize
+from mpt.core.errors import StatisticsError
+from mpt.core.health import Verdict, expected_error, verdict
+from mpt.core.linalg import cholesky_factor
+from mpt.core.statistics import ClassStatistics
+from mpt.core.validation import Floats, Ints, as_int, read_only
+
+
+class Mapped(NamedTuple):
+    """A departed class's prototype as cross-moment tracking finds it.
+
+    Attributes:
+        predicted: (d,), the departing prototype under the map.
+        measured: (d,), the remaining samples' corrected mean, Eq. (X4); the prediction where there are none.
+        alpha: of Eq. (X6).
+        noise: sigma^2 of Eq. (X5).
+        samples: N.
+        error: of Eq. (X8).
+        verdict: of Eq. (X9).
+    """
+
+    predicted: Floats
+    measured: Floats
+    alpha: float
+    noise: float
+    samples: int
+    error: float
+    verdict: Verdict
+
+
+def class_weights(deposit: Deposit, num_classes: int) -> Floats:
+    """(C,): Eq. (X1), how much each class is to count in `CrossStatistics`; zero for all but the reference classes.
+
+    Fixed at departure: the server sends them to the vehicles, and sums made with others do not merge.
+
+    Args:
+        deposit: made from statistics with a scatter.
+        num_classes: C.
+    """
+    highest = max(deposit.departed, int(deposit.classes.max()))
+    weights = np.zeros(as_int(num_classes, "num_classes", least=highest + 1))
+    if deposit.covariance is None or deposit.covariance.any():
+        weights[deposit.classes] = nearness(deposit.prototype, deposit.reference, deposit.covariance_factor)
+    else:
+        weights[deposit.classes] = 1.0
+    return read_only(weights)
+
+
+def mapped(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics, prototypes: Floats) -> Mapped:
+    """Carry the departing prototype over; `prototypes` (K, d) are the current ones of the reference classes."""
+    classes = _usable(deposit, stats, cross)
+    d, factor = stats.dim, _factor(stats, deposit.cov_ridge)
+    within, within_cross = cross.within
+    counted = cross.weights[classes] * cross.counts[classes]
+    earlier_means, means = cross.earlier_means, cross.means
+    found = affine_map(earlier_means[classes], means[classes], counted, within, within_cross)
+    start = deposit.prototype if deposit.anchor is None else deposit.anchor
+    predicted = found(start)
+
+    share = cross.weights[classes] / cross.weights[classes].sum()
+    prior = float(np.sum(share * np.sum(whiten(found.errors, factor) ** 2, axis=1))) / d
+    samples = int(cross.counts[deposit.departed])
+    covariance = _spread(stats, classes, counted) * stats.covariance()
+    noise = residual_noise(found, covariance, within, within_cross, float(counted.sum()), factor)
+    measured = predicted
+    if samples:
+        measured = corrected_mean(found, start, earlier_means[deposit.departed], means[deposit.departed])
+    alpha, signal = trust(whiten(measured - predicted, factor), noise, samples, prior)
+    error = expected_error(alpha, noise, samples, signal, d)
+    reached = assemble(np.zeros(d), measured, predicted, alpha)
+    margin = float(np.sqrt(np.sum(whiten(prototypes - reached, factor) ** 2, axis=1)).min())
+    return Mapped(predicted, measured, alpha, noise, samples, error, verdict(error, margin))
+
+
+def _usable(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics) -> Ints:
+    """The classes whose samples give the map."""
+    if (cross.num_classes, cross.dim) != (stats.num_classes, stats.dim):
+        mine, theirs = f"({cross.num_classes}, {cross.dim})", f"({stats.num_classes}, {stats.dim})"
+        raise StatisticsError(f"cross: (classes, dimension) are {mine}, but those of the statistics are {theirs}")
+    if cross.weights[deposit.departed] > 0:
+        raise StatisticsError(
+            f"cross: departed class {deposit.departed} has a weight, should have none; use mpt.class_weights(deposit)"
+        )
+    classes = np.flatnonzero((cross.weights > 0) & (cross.counts > 0))
+    if not len(classes):
+        raise StatisticsError("cross: no class with a weight has samples, there is nothing to fit the map to")
+    return classes
+
+
+def _spread(stats: ClassStatistics, classes: Ints, counted: Floats) -> float:
+    """The spread within classes that count as the map's do, against that of all alike: S_t is summed over all alike."""
+    known = stats.counts[classes] > 0
+    classes, counted = classes[known], counted[known]
+    n = stats.counts[classes]
+    means = outside(stats.sums[classes] / n[:, None], stats.span_basis)
+    spreads = stats.squares[classes] / n - np.sum(means**2, axis=1)
+    whole = float(n @ spreads) / max(float(n.sum()), 1.0)
+    return float(counted @ spreads) / float(counted.sum()) / whole if whole > 0 else 1.0
+
+
+def _factor(stats: ClassStatistics, cov_ridge: float) -> Floats:
+    """The Cholesky factor of S~_t; of the identity where the covariance is zero."""
+    covariance = stats.covariance()
+    if not covariance.any():
+        return np.eye(stats.dim)
+    return cholesky_factor(regularize(covariance, cov_ridge), "covariance")

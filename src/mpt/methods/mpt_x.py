@@ -1,0 +1,83 @@
+"""MPT-X: cross-moment tracking, the departed prototype under a map that vehicles measure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from mpt.core import CrossStatistics, Deposit, class_weights, deposit, reconstruct
+from mpt.core.cross import Still
+from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
+from mpt.core.validation import Floats
+from mpt.core.value import Value
+from mpt.federation.cross_request import CrossRequest
+from mpt.methods.mpt import note
+from mpt.methods.protocol import Local, Now, Training
+
+VERDICTS = ("good", "degraded", "lost")
+"""As numbers in the diagnostics: 0, 1, 2."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kept(Value):
+    """What the server keeps of a departed class.
+
+    Attributes:
+        deposit: made at departure, whose model is the reference model.
+        round: of the departure.
+        weights: (C,), how much each class counts in the cross moments.
+        earlier_origin: (d,), a vector near the reference model's features.
+        still: by digest, what the vehicles of the last report need not send again.
+    """
+
+    deposit: Deposit
+    round: int
+    weights: Floats
+    earlier_origin: Floats
+    still: Mapping[bytes, Still] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MptX:
+    """Vehicles embed their samples under the departure-time model too and report cross moments, Eq. (X1) to (X9).
+
+    A vehicle's samples under the departure-time model never change, so what is summed of them alone is sent once; who
+    joins, comes back or has new data sends it again, without being told.
+    """
+
+    needs_departure: ClassVar[bool] = True
+
+    name: str = "mpt-x"
+    training: Training = "held-out"
+    ridge: float = DEFAULT_RIDGE
+    cov_ridge: float = DEFAULT_COV_RIDGE
+
+    def depart(self, now: Now) -> Kept:
+        """Keep the departing prototype and fix the class weights."""
+        before, staying = now.report(now.request()), now.report(now.request(), staying=True)
+        kept = deposit(before, now.departed, staying=staying, ridge=self.ridge, cov_ridge=self.cov_ridge)
+        return Kept(kept, now.round, class_weights(kept, now.num_classes), staying.overall_mean)
+
+    def track(self, kept: Kept, now: Now) -> tuple[Kept, Floats]:
+        """Ask for the cross moments and take the prototype through the map."""
+        stats = now.report(now.request())
+        request = CrossRequest(
+            now.round, kept.round, kept.weights, kept.earlier_origin, stats.overall_mean, frozenset(kept.still)
+        )
+        still = dict[bytes, Still]()
+
+        def arriving() -> Iterator[CrossStatistics]:
+            for message in now.ask(request.to_bytes(), _answer):
+                report = request.read(message, kept.still)
+                still[report.still_digest] = report.still
+                yield report
+
+        rec = reconstruct(kept.deposit, stats, variant="cross", cross=CrossStatistics.merge(arriving()))
+        note(now, kept.deposit, rec)
+        if rec.expected_error is not None and rec.verdict is not None:
+            now.note(expected_error=rec.expected_error, verdict=VERDICTS.index(rec.verdict))
+        return replace(kept, still=still), rec.prototype
+
+
+def _answer(question: bytes, local: Local) -> bytes:
+    """On a vehicle."""
+    return CrossRequest.from_bytes(question).answer(local.earlier(), local.features, local.labels)

@@ -1,0 +1,265 @@
+"""Cross-moment tracking: the map against scikit-learn's and against fits without a class, and what comes of it."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import mpt
+from mpt.core.affine import DEFAULT_WIDTH, affine_map, corrected_mean, nearness, residual_noise, trust, whiten
+from mpt.core.equations import regularize
+from mpt.core.health import expected_error, verdict
+
+from .worlds import make_world
+
+linear_model = pytest.importorskip("sklearn.linear_model")
+
+WORLD = make_world(num_classes=7, d=9, per_class=40)
+RARE = WORLD.rare
+REFERENCE = np.setdiff1d(np.arange(7), RARE)
+WEIGHTS = np.array([1.0, 2.0, 0.0, 0.5, 1.0, 3.0, 0.25])
+
+
+def bent(features, seed=3, strength=0.4):
+    """A drift that no affine map reproduces."""
+    rng = np.random.default_rng(seed)
+    d = features.shape[1]
+    linear = features @ (np.eye(d) + 0.5 * rng.standard_normal((d, d)) / np.sqrt(d)) + rng.standard_normal(d)
+    return linear + strength * np.tanh(features @ rng.standard_normal((d, d)) / 2)
+
+
+def cross_of(world, after, weights=WEIGHTS, rows=slice(None)):
+    return mpt.CrossStatistics.from_features(
+        world.features[rows], after[rows], world.labels[rows], world.num_classes, weights=weights,
+        origin=after.mean(axis=0), earlier_origin=world.features.mean(axis=0),
+    )  # fmt: skip
+
+
+def fitted(cross, ridge):
+    classes = np.flatnonzero((cross.weights > 0) & (cross.counts > 0))
+    counted = cross.weights[classes] * cross.counts[classes]
+    return affine_map(cross.earlier_means[classes], cross.means[classes], counted, *cross.within, ridge)
+
+
+def by_scikit(z, h, weights, ridge):
+    """Ridge regression with an intercept on weighted samples, lambda relative to their weighted scatter."""
+    centred = z - np.average(z, axis=0, weights=weights)
+    penalty = ridge * np.sum(weights[:, None] * centred**2) / z.shape[1]
+    return linear_model.Ridge(alpha=penalty, solver="cholesky").fit(z, h, sample_weight=weights)
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.003, 0.3])
+def test_the_map_is_scikit_learns_weighted_ridge_regression(ridge):
+    after = bent(WORLD.features)
+    found = fitted(cross_of(WORLD, after), ridge)
+    rows = WORLD.labels != RARE
+    model = by_scikit(WORLD.features[rows], after[rows], WEIGHTS[WORLD.labels[rows]], ridge)
+    np.testing.assert_allclose(found.matrix, model.coef_.T, atol=1e-9)
+    np.testing.assert_allclose(found(WORLD.features), model.predict(WORLD.features), atol=1e-8)
+
+
+def test_a_class_left_out_is_known_without_fitting_again():
+    """Against a fit in which the class's samples stay only as deviations from their own mean."""
+    after, ridge = bent(WORLD.features), 0.05
+    cross = cross_of(WORLD, after)
+    found = fitted(cross, ridge)
+    within, within_cross = cross.within
+    counted = (cross.weights * cross.counts)[REFERENCE]
+    earlier, means = cross.earlier_means[REFERENCE], cross.means[REFERENCE]
+    centre = counted @ earlier / counted.sum()
+    size = np.trace(within + (counted[:, None] * (earlier - centre)).T @ (earlier - centre)) / 9
+    for k in range(len(REFERENCE)):
+        others = np.arange(len(REFERENCE)) != k
+        w, m, n = counted[others], earlier[others], means[others]
+        m0, n0 = w @ m / w.sum(), w @ n / w.sum()
+        gram = within + (w[:, None] * (m - m0)).T @ (m - m0) + ridge * size * np.eye(9)
+        matrix = np.linalg.solve(gram, within_cross + (w[:, None] * (m - m0)).T @ (n - n0))
+        expected = means[k] - n0 - (earlier[k] - m0) @ matrix
+        np.testing.assert_allclose(found.errors[k], expected, atol=1e-8)
+
+
+def test_leaving_a_class_out_comes_close_to_fitting_without_its_samples():
+    after, ridge = bent(WORLD.features), 0.003
+    weights = np.where(np.arange(7) == RARE, 0.0, 1.0)
+    errors = fitted(cross_of(WORLD, after, weights), ridge).errors
+    exact = []
+    for c in REFERENCE:
+        rows = (WORLD.labels != RARE) & (WORLD.labels != c)
+        model = by_scikit(WORLD.features[rows], after[rows], np.ones(rows.sum()), ridge)
+        mine = WORLD.labels == c
+        exact.append(after[mine].mean(axis=0) - model.predict(WORLD.features[mine].mean(axis=0)[None])[0])
+    assert np.linalg.norm(errors) == pytest.approx(np.linalg.norm(exact), rel=0.3)
+    assert np.linalg.norm(errors - exact) < 0.5 * np.linalg.norm(exact)
+
+
+def test_nearness_is_the_kernel_written_out():
+    stats = WORLD.stats()
+    deposit = mpt.deposit(stats, RARE)
+    inverse = np.linalg.inv(regularize(stats.covariance(), deposit.cov_ridge))
+    gaps = deposit.reference - deposit.prototype
+    squares = np.array([gap @ inverse @ gap for gap in gaps])
+    expected = np.exp(-squares / (2 * DEFAULT_WIDTH * np.median(squares)))
+    weights = mpt.class_weights(deposit, 7)
+    np.testing.assert_allclose(weights[REFERENCE], expected / expected.mean(), rtol=1e-9)
+    assert weights[RARE] == 0
+    np.testing.assert_array_equal(nearness(np.zeros(2), np.zeros((3, 2)), np.eye(2)), np.ones(3))
+
+
+def test_the_noise_is_the_variance_of_the_maps_residuals():
+    after = bent(WORLD.features)
+    weights = np.where(np.arange(7) == RARE, 0.0, 1.0)
+    cross, now = cross_of(WORLD, after, weights), WORLD.stats(after)
+    found = fitted(cross, 0.003)
+    factor = np.linalg.cholesky(regularize(now.covariance(), 0.1))
+    counted = float((cross.weights * cross.counts).sum())
+    left = after - found(WORLD.features)
+    scatter = np.zeros((9, 9))
+    for c in REFERENCE:
+        mine = left[WORLD.labels == c]
+        scatter += (mine - mine.mean(axis=0)).T @ (mine - mine.mean(axis=0))
+    inverse = np.linalg.inv(regularize(now.covariance(), 0.1))
+    expected = np.trace(inverse @ scatter) / counted / 9
+    assert residual_noise(found, now.covariance() * (1 - 6 / 240), *cross.within, counted, factor) == pytest.approx(
+        expected, rel=1e-6
+    )
+
+
+def tracked(after, remaining, *, cross=None, weights=None, world=WORLD):
+    """The reconstruction of class 2 from `remaining` of its samples."""
+    before = world.stats()
+    kept = world.without_rare(remaining)
+    rare = np.flatnonzero(world.labels == world.rare)
+    rows = np.setdiff1d(np.arange(len(world.labels)), rare[remaining:])
+    deposit = mpt.deposit(before, world.rare, staying=kept.stats())
+    weights = mpt.class_weights(deposit, world.num_classes) if weights is None else weights
+    cross = cross_of(world, after, weights, rows) if cross is None else cross
+    return mpt.reconstruct(deposit, kept.stats(after[rows]), variant="cross", cross=cross)
+
+
+@pytest.mark.parametrize("remaining", [0, 1, 40])
+def test_an_affine_drift_is_followed(remaining):
+    after = bent(WORLD.features, strength=0.0)
+    rec = tracked(after, remaining)
+    truth = after[WORLD.labels == RARE].mean(axis=0)
+    assert np.linalg.norm(rec.prototype - truth) < 0.03 * np.linalg.norm(truth - after.mean(axis=0))
+    assert rec.samples == remaining
+
+
+@pytest.mark.parametrize("remaining", [0, 3])
+def test_the_true_prototype_is_mostly_within_the_expected_error(remaining):
+    within = []
+    for seed in range(20):
+        after = bent(WORLD.features, seed=seed, strength=1.0)
+        rec, covariance = tracked(after, remaining), WORLD.stats(after).covariance()
+        truth = after[WORLD.labels == RARE].mean(axis=0)
+        readout = mpt.NearestClassMean(truth[None], covariance)
+        within.append(readout.distances(rec.prototype[None])[0, 0] < rec.expected_error)
+    assert np.mean(within) >= 0.75
+
+
+def test_the_parts_add_up_as_in_equation_4():
+    rec = tracked(bent(WORLD.features), 5)
+    whole = rec.in_span + rec.alpha * rec.measured + (1 - rec.alpha) * rec.predicted
+    np.testing.assert_allclose(rec.prototype, whole, atol=1e-12)
+    assert 0 < rec.alpha < 1
+    assert rec.expected_error > 0
+
+
+def test_without_samples_it_is_the_prediction_and_with_all_their_mean():
+    after = bent(WORLD.features)
+    none = tracked(after, 0)
+    assert none.alpha == 0
+    np.testing.assert_allclose(none.prototype, none.in_span + none.predicted)
+    whole = tracked(after, 40)
+    truth = after[WORLD.labels == RARE].mean(axis=0)
+    np.testing.assert_allclose(whole.in_span + whole.measured, truth, atol=1e-9)
+    assert np.linalg.norm(whole.prototype - truth) < np.linalg.norm(none.prototype - truth)
+
+
+def test_a_class_that_moves_on_its_own_is_followed_by_its_samples():
+    after = bent(WORLD.features)
+    alone = after.copy()
+    alone[WORLD.labels == RARE] += 5.0
+    truth = alone[WORLD.labels == RARE].mean(axis=0)
+    few, none = tracked(alone, 2), tracked(alone, 0)
+    assert few.alpha >= tracked(after, 2).alpha
+    assert np.linalg.norm(few.prototype - truth) < 0.2 * np.linalg.norm(none.prototype - truth)
+
+
+def test_trust_by_hand():
+    assert trust(np.ones(4), 1.0, 0, 0.3) == (0.0, 0.3)
+    assert trust(np.ones(4), 0.0, 2, 0.3)[0] == 1.0
+    assert trust(np.zeros(4), 1.0, 2, 0.5) == (0.5, 0.5)
+    alpha, signal = trust(np.full(8, 3.0), 1.0, 1, 0.1)
+    assert signal == pytest.approx(9 - (1 + 2 * 0.5))
+    assert alpha == pytest.approx(signal / (signal + 1))
+    assert trust(np.zeros(4), 1.0, 2, 0.0)[0] == 0.0
+
+
+def test_the_corrected_mean_has_less_noise_than_the_mean():
+    after = bent(WORLD.features, strength=0.2)
+    rare = np.flatnonzero(WORLD.labels == RARE)
+    found = fitted(cross_of(WORLD, after), 0.003)
+    start, truth = WORLD.features[rare].mean(axis=0), after[rare].mean(axis=0)
+    corrected, plain = [], []
+    for first in range(0, 40, 4):
+        some = rare[first : first + 4]
+        z, h = WORLD.features[some].mean(axis=0), after[some].mean(axis=0)
+        corrected.append(np.sum((corrected_mean(found, start, z, h) - truth) ** 2))
+        plain.append(np.sum((h - truth) ** 2))
+    assert np.mean(corrected) < 0.3 * np.mean(plain)
+
+
+def test_departures_at_different_times_share_a_reference_model():
+    """The second class's prototype is taken through the map from where it was under the first departure's model."""
+    later, last = bent(WORLD.features, strength=0.0), bent(WORLD.features, seed=5, strength=0.0)
+    watched = [RARE, 5]
+    weights = np.where(np.isin(np.arange(7), watched), 0.0, 1.0)
+    before = WORLD.stats(later, watched=watched)
+    shared = mpt.deposit(before, 5, cross=cross_of(WORLD, later, weights))
+    np.testing.assert_allclose(shared.anchor, WORLD.features[WORLD.labels == 5].mean(axis=0))
+    assert mpt.Deposit.from_bytes(shared.to_bytes()) == shared
+    staying = ~np.isin(WORLD.labels, watched)
+    cross = mpt.CrossStatistics.from_features(
+        WORLD.features[staying], last[staying], WORLD.labels[staying], 7, weights=weights
+    )
+    now = mpt.ClassStatistics.from_features(last[staying], WORLD.labels[staying], 7, watched=watched)
+    rec = mpt.reconstruct(shared, now, variant="cross", cross=cross)
+    truth = last[WORLD.labels == 5].mean(axis=0)
+    assert np.linalg.norm(rec.prototype - truth) < 0.05 * np.linalg.norm(truth - last.mean(axis=0))
+    own = dataclasses.replace(shared, anchor=None)
+    astray = mpt.reconstruct(own, now, variant="cross", cross=cross).prototype
+    assert np.linalg.norm(astray - truth) > 5 * np.linalg.norm(rec.prototype - truth)
+
+
+def test_a_deposit_without_an_anchor_has_the_bytes_it_always_had():
+    deposit = mpt.deposit(WORLD.stats(), RARE)
+    assert deposit.anchor is None
+    k, d = 6, 9
+    assert deposit.nbytes == 20 + 12 + 24 + 8 * k + 8 * (k + 2 * d + k * d + d * (d + 1) // 2)
+
+
+def test_wrong_cross_statistics_are_refused():
+    after = bent(WORLD.features)
+    deposit, now = mpt.deposit(WORLD.stats(), RARE), WORLD.stats(after)
+    cases = [
+        ({"variant": "cross"}, "cross: NoneType with variant 'cross', should be CrossStatistics"),
+        ({"variant": "mpt", "cross": cross_of(WORLD, after)}, "should be left out"),
+        ({"variant": "cross", "cross": cross_of(WORLD, after, np.ones(7))}, "departed class 2 has a weight"),
+        ({"variant": "cross", "cross": cross_of(WORLD, after, np.zeros(7))}, "nothing to fit the map to"),
+    ]
+    for options, message in cases:
+        with pytest.raises(mpt.StatisticsError, match=message):
+            mpt.reconstruct(deposit, now, **options)
+    with pytest.raises(mpt.StatisticsError, match="cross: 40 samples of departed class 2, should be the 5 of before"):
+        mpt.deposit(WORLD.without_rare(5).stats(), RARE, cross=cross_of(WORLD, after))
+    with pytest.raises(mpt.StatisticsError, match="num_classes: 6, should be at least 7"):
+        mpt.class_weights(deposit, 6)
+
+
+def test_health_by_hand():
+    assert expected_error(0.0, 1.0, 0, 0.25, 16) == 2.0
+    assert expected_error(1.0, 4.0, 4, 0.25, 9) == 3.0
+    assert [verdict(e, 4.0) for e in (0.9, 1.5, 2.5)] == ["good", "degraded", "lost"]
+    factor = np.linalg.cholesky(np.array([[4.0, 0.0], [0.0, 9.0]]))
+    np.testing.assert_allclose(whiten(np.array([2.0, 3.0]), factor), [1, 1])

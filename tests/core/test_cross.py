@@ -1,0 +1,129 @@
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mpt
+from mpt.core.cross import Still
+
+from .test_merging import merge_somehow
+from .worlds import make_world
+
+WORLD = make_world()
+WEIGHTS = np.array([1.0, 2.0, 0.0, 0.5, 1.0, 3.0])
+ORIGINS = {"origin": WORLD.features.mean(axis=0) + 1, "earlier_origin": WORLD.features.mean(axis=0)}
+
+
+def moved(world=WORLD, seed=1):
+    rng = np.random.default_rng(seed)
+    d = world.features.shape[1]
+    return world.features @ rng.standard_normal((d, d)) / np.sqrt(d) + rng.standard_normal(d)
+
+
+def cross(rows=slice(None), after=None, **options):
+    after = moved() if after is None else after
+    options = {"weights": WEIGHTS, **options}
+    return mpt.CrossStatistics.from_features(WORLD.features[rows], after[rows], WORLD.labels[rows], 6, **options)
+
+
+def test_the_sums_are_those_of_the_definition_sample_by_sample():
+    stats, after = cross(**ORIGINS), moved()
+    gram, products = np.zeros((12, 12)), np.zeros((12, 12))
+    sums, earlier, counts = np.zeros((6, 12)), np.zeros((6, 12)), np.zeros(6, int)
+    for z, h, c in zip(
+        WORLD.features - ORIGINS["earlier_origin"], after - ORIGINS["origin"], WORLD.labels, strict=True
+    ):
+        gram += WEIGHTS[c] * np.outer(z, z)
+        products += WEIGHTS[c] * np.outer(z, h)
+        sums[c] += h
+        earlier[c] += z
+        counts[c] += 1
+    np.testing.assert_array_equal(stats.counts, counts)
+    for got, expected in ((stats.gram, gram), (stats.cross, products), (stats.sums, sums), (stats.earlier, earlier)):
+        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-11 * np.abs(expected).max())
+    for c in range(6):
+        mine = WORLD.labels == c
+        np.testing.assert_allclose(stats.means[c], after[mine].mean(axis=0))
+        np.testing.assert_allclose(stats.earlier_means[c], WORLD.features[mine].mean(axis=0))
+
+
+def test_within_is_about_each_class_own_means():
+    after = moved()
+    gram, products = np.zeros((12, 12)), np.zeros((12, 12))
+    for c in range(6):
+        z, h = WORLD.features[WORLD.labels == c], after[WORLD.labels == c]
+        gram += WEIGHTS[c] * (z - z.mean(axis=0)).T @ (z - z.mean(axis=0))
+        products += WEIGHTS[c] * (z - z.mean(axis=0)).T @ (h - h.mean(axis=0))
+    for origins in ({}, ORIGINS):
+        within, within_cross = cross(**origins).within
+        np.testing.assert_allclose(within, gram, atol=1e-10 * np.abs(gram).max())
+        np.testing.assert_allclose(within_cross, products, atol=1e-10 * np.abs(products).max())
+
+
+@given(seed=st.integers(0, 2**32 - 1), vehicles=st.integers(1, 8), pick=st.randoms(use_true_random=False))
+def test_any_order_and_grouping_gives_the_same_sums(seed, vehicles, pick: random.Random):
+    owner = np.random.default_rng(seed).integers(0, vehicles, len(WORLD.labels))
+    reports = [cross(owner == v, **ORIGINS) for v in range(vehicles)]
+    whole = cross(**ORIGINS)
+    for merged in (merge_somehow(reports, pick), sum(reports), mpt.CrossStatistics.merge(reports)):
+        np.testing.assert_array_equal(merged.counts, whole.counts)
+        for name in ("earlier", "sums", "gram", "cross"):
+            expected = getattr(whole, name)
+            np.testing.assert_allclose(getattr(merged, name), expected, atol=1e-12 * np.abs(expected).max())
+
+
+def test_what_was_made_differently_does_not_merge():
+    for options, word in (({"weights": np.ones(6)}, "weights"), ({"origin": np.ones(12)}, "origin")):
+        with pytest.raises(mpt.StatisticsError, match=f"merge: the {word} differ"):
+            _ = cross() + cross(**options)
+    with pytest.raises(mpt.StatisticsError, match="merge: no reports"):
+        mpt.CrossStatistics.merge([])
+
+
+def test_bytes_are_lossless_or_half_as_many():
+    stats = cross(**ORIGINS)
+    assert mpt.CrossStatistics.from_bytes(stats.to_bytes()) == stats
+    narrow = mpt.CrossStatistics.from_bytes(stats.to_bytes("float32"))
+    np.testing.assert_allclose(narrow.gram, stats.gram, rtol=1e-7)
+    np.testing.assert_allclose(narrow.cross, stats.cross, rtol=1e-7)
+    np.testing.assert_array_equal(narrow.origin, stats.origin)
+    c, d = 6, 12
+    reals = 2 * c * d + d * d + d * (d + 1) // 2
+    assert len(stats.to_bytes("float32", frame=False)) == 20 + 8 + 8 + 8 * c + 8 + 4 * reals
+    assert stats.nbytes == 20 + 8 + 8 + 8 * c + 8 * (c + 2 * d) + 8 * reals
+
+
+def test_the_still_part_travels_once():
+    first, later = cross(**ORIGINS), cross(after=moved(seed=7), **ORIGINS)
+    assert first.still_digest == later.still_digest
+    message = later.to_bytes("float32", known={first.still_digest})
+    assert len(message) == len(later.to_bytes("float32")) - 4 * (6 * 12 + 12 * 13 // 2)
+    with pytest.raises(mpt.StatisticsError, match="not among the known ones"):
+        mpt.CrossStatistics.from_bytes(message)
+    received = mpt.CrossStatistics.from_bytes(message, known={first.still_digest: first.still})
+    np.testing.assert_array_equal(received.gram, first.gram)
+    np.testing.assert_allclose(received.cross, later.cross, rtol=1e-7)
+    assert received.still_digest == first.still_digest
+    fewer = cross(slice(0, -1), **ORIGINS)
+    assert fewer.to_bytes(known={first.still_digest}) == fewer.to_bytes()
+    other = {first.still_digest: Still(fewer.counts, fewer.earlier, fewer.gram)}
+    with pytest.raises(mpt.StatisticsError, match="not among the known ones"):
+        mpt.CrossStatistics.from_bytes(message, known=other)
+
+
+def test_weights_and_origins_need_not_travel():
+    stats = cross(**ORIGINS)
+    message = stats.to_bytes(frame=False)
+    assert mpt.CrossStatistics.from_bytes(message, weights=WEIGHTS, **ORIGINS) == stats
+    for changed in ({"weights": WEIGHTS + 1}, {"origin": ORIGINS["origin"] + 1}, {"earlier_origin": np.zeros(12)}):
+        with pytest.raises(mpt.StatisticsError, match="other weights or origins"):
+            mpt.CrossStatistics.from_bytes(message, **{"weights": WEIGHTS, **ORIGINS, **changed})
+
+
+def test_damaged_and_foreign_bytes_are_refused():
+    message = cross().to_bytes()
+    for bad in (message[:-1], message[:50] + b"\x01" + message[51:], WORLD.stats().to_bytes(), b""):
+        with pytest.raises(mpt.StatisticsError, match="CrossStatistics bytes"):
+            mpt.CrossStatistics.from_bytes(bad)
