@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 
 from mpt.core import ClassStatistics, StatisticsError
-from mpt.core.validation import Ints
+from mpt.core.validation import Floats, Ints
 from mpt.federation.request import StatisticsRequest
 from mpt.fleet.roster import check_id
 from mpt.fleet.settings import Settings
@@ -65,11 +65,13 @@ class Taken:
     Attributes:
         snapshot: the accepted ones; None where there are none.
         counts: (C,) samples of each accepted vehicle.
+        watched: (d,) sums, about the request's origin, of the watched classes that an accepted vehicle has samples of.
         refused: why an answer was not accepted, by vehicle.
     """
 
     snapshot: Snapshot | None
     counts: Mapping[str, Ints] = field(default_factory=dict)
+    watched: Mapping[str, Mapping[int, Floats]] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -94,7 +96,7 @@ def take(
         rounds: the round that an answer was made for, where the transport knows.
     """
     counts, refused = dict[str, Ints](), dict[str, str]()
-    holders = dict[str, ClassStatistics]()
+    holders, watched = dict[str, ClassStatistics](), dict[str, dict[int, Floats]]()
     for vehicle in answers:
         check_id(vehicle)
 
@@ -107,6 +109,7 @@ def take(
                 refused[vehicle] = str(error)
                 continue
             counts[vehicle] = stats.counts
+            watched[vehicle] = {c: stats.sums[c].copy() for c in request.watched if stats.counts[c] > 0}
             holders[vehicle] = stats
             yield from _let_go(holders, _front(settings, holders, request.watched))
         yield from _let_go(holders, _holding(settings, holders, counts, request.watched))
@@ -114,7 +117,7 @@ def take(
     reports = arriving()
     first = next(reports, None)
     rest = None if first is None else ClassStatistics.merge(chain([first], reports))
-    return Taken(Snapshot(request.round, rest, holders) if counts else None, counts, refused)
+    return Taken(Snapshot(request.round, rest, holders) if counts else None, counts, watched, refused)
 
 
 def _read(settings: Settings, request: StatisticsRequest, answer: bytes, made_for: int) -> ClassStatistics:

@@ -9,6 +9,7 @@ from mpt.core import ClassStatistics, NearestClassMean, Reconstruction, Statisti
 from mpt.core.validation import Floats, Ints, check_finite, read_only
 from mpt.fleet.answers import Taken
 from mpt.fleet.departures import Departures, carries
+from mpt.fleet.remembered import Offsets, Remembered, forecast, remembered, with_remembered
 from mpt.fleet.roster import Roster
 from mpt.fleet.settings import Settings
 from mpt.fleet.state import TrackerState
@@ -24,6 +25,7 @@ class Current:
         covariance: (d, d) or None.
         readout: None as long as no class has a prototype.
         reconstructions: by class.
+        forecasts: (d,) by class, of the classes with a deposit: what remaining samples are remembered about.
         problems: a sentence each.
     """
 
@@ -32,10 +34,13 @@ class Current:
     covariance: Floats | None
     readout: NearestClassMean | None
     reconstructions: Mapping[int, Reconstruction]
+    forecasts: Mapping[int, Floats]
     problems: tuple[str, ...]
 
 
-def current(state: TrackerState, departed: Departures, taken: Taken, roster: Roster, round: int) -> Current:
+def current(
+    state: TrackerState, departed: Departures, taken: Taken, roster: Roster, known: Offsets, round: int
+) -> Current:
     """This round's prototypes and readout.
 
     A class is measured where its samples carry it, and in the round of its vehicle's last answer; else reconstructed
@@ -48,20 +53,27 @@ def current(state: TrackerState, departed: Departures, taken: Taken, roster: Ros
         stats = None if state.snapshot is None else state.snapshot.everybody
         covariance = None if stats is None else _covariance(settings, stats, problems)
         readout = _readout(settings, state.prototypes, covariance, problems)
-        return Current(state.prototypes, state.made, covariance, readout, {}, tuple(problems))
+        return Current(state.prototypes, state.made, covariance, readout, {}, {}, tuple(problems))
 
     stats = taken.snapshot.everybody
     prototypes, made = stats.means, np.where(stats.counts > 0, round, -1)
-    reconstructions = dict[int, Reconstruction]()
+    reconstructions, forecasts = dict[int, Reconstruction](), dict[int, Floats]()
     for c, one in sorted(departed.tracked.items()):
-        if c in departed.fresh or carries(settings, int(stats.counts[c]), one.samples):
+        measured = c in departed.fresh or carries(settings, int(stats.counts[c]), one.samples)
+        if measured and not settings.remember:
             continue
         try:
             made_now = reconstruct(one.deposit, stats, variant=settings.variant)
             check_finite(made_now.prototype, "prototype")
         except StatisticsError as error:
-            problems.append(f"class {c} cannot be reconstructed: {error}")
-        else:
+            problems += [] if measured else [f"class {c} cannot be reconstructed: {error}"]
+            continue
+        forecasts[c] = forecast(made_now)
+        if not measured:
+            silent = remembered(state, known, roster, c)
+            if silent is not None:
+                made_now = with_remembered(made_now, stats, silent)
+                problems.append(_said(c, silent, made_now.samples))
             reconstructions[c] = made_now
             prototypes[c], made[c] = made_now.prototype, round
     for c in np.flatnonzero((made < 0) & (state.made >= 0)).tolist():
@@ -70,7 +82,15 @@ def current(state: TrackerState, departed: Departures, taken: Taken, roster: Ros
             problems.append(f"class {c} has no samples in this round, its prototype is that of round {made[c]}")
     covariance = _covariance(settings, stats, problems)
     readout = _readout(settings, prototypes, covariance, problems)
-    return Current(read_only(prototypes), read_only(made), covariance, readout, reconstructions, tuple(problems))
+    return Current(
+        read_only(prototypes), read_only(made), covariance, readout, reconstructions, forecasts, tuple(problems)
+    )
+
+
+def _said(c: int, silent: Remembered, samples: int) -> str:
+    first, last = silent.rounds
+    when = f"round {last}" if first == last else f"rounds {first} to {last}"
+    return f"class {c}: {silent.samples} of {samples} remaining samples are remembered from {when}"
 
 
 def readout_of(state: TrackerState) -> NearestClassMean | None:

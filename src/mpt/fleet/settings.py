@@ -26,6 +26,7 @@ class Settings:
         carry_share: more than this share of the samples a class had at its deposit carry it by themselves: it is
             measured directly.
         most_watched: so many classes may be watched, the others serve as reference classes; None: half of them.
+        remember: whether the remaining samples of a suspected vehicle count as they were when it answered last.
         watch: classes watched from the first round on, however they are spread.
         ridge: lambda of Eq. (1), see `mpt.deposit`.
         cov_ridge: lambda_Sigma of Eq. (3).
@@ -40,6 +41,7 @@ class Settings:
     patience: int = 5
     carry_share: float = 0.25
     most_watched: int | None = None
+    remember: bool = True
     watch: tuple[int, ...] = ()
     ridge: float = DEFAULT_RIDGE
     cov_ridge: float = DEFAULT_COV_RIDGE
@@ -50,6 +52,8 @@ class Settings:
             dim = check.as_int(self.dim, "dim", least=1)
             if self.variant not in get_args(Variant):
                 raise StatisticsError(f"variant: {self.variant!r}, should be 'mpt' or 'lite'")
+            if not isinstance(self.remember, bool):
+                raise StatisticsError(f"remember: {self.remember!r}, should be True or False")
             watch_share = _share(self.watch_share, "watch_share")
             release = 0.8 * watch_share if self.release_share is None else self.release_share
             most = classes // 2 if self.most_watched is None else self.most_watched

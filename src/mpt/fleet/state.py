@@ -18,7 +18,7 @@ from mpt.fleet.settings import Settings
 from mpt.fleet.spread import Spread, Watch
 
 _KIND = b"T"
-_SPAN, _ORIGIN = 1, 2
+_SPAN, _ORIGIN, _REMEMBERED = 1, 2, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +56,8 @@ class TrackerState:
         counts: (C,), what each vehicle that is not departed reported last.
         watch: the watched classes of the next request.
         tracked: the classes with a deposit, by class.
+        remembered: (d,) by vehicle and class: the offset of its remaining samples in its last answer, see
+            `mpt.fleet.remembered`; of vehicles that are not departed, and of classes with a deposit.
         held_out: classes whose remaining samples are held out of training.
         snapshot: the statistics of the last round that somebody answered.
         prototypes: (C, d), the latest; a row of NaN where a class never had one, or is lost.
@@ -74,6 +76,7 @@ class TrackerState:
     counts: Mapping[str, Ints] = field(default_factory=dict)
     watch: Watch = field(default_factory=Watch)
     tracked: Mapping[int, Tracked] = field(default_factory=dict)
+    remembered: Mapping[str, Mapping[int, Floats]] = field(default_factory=dict)
     held_out: tuple[int, ...] = ()
     snapshot: Snapshot | None = None
     span: Floats | None = None
@@ -101,6 +104,7 @@ def to_bytes(state: TrackerState) -> bytes:
     tracked = [state.tracked[c] for c in sorted(state.tracked)]
     counted = sorted(state.counts)
     holders = [] if state.snapshot is None else sorted(state.snapshot.holders)
+    remembered = [(v, c) for v in sorted(state.remembered) for c in sorted(state.remembered[v])]
     about = {
         "settings": dataclasses.asdict(state.settings),
         "round": state.round,
@@ -112,6 +116,7 @@ def to_bytes(state: TrackerState) -> bytes:
             "crowded": state.watch.crowded,
         },
         "tracked": [{"owners": t.owners, "round": t.round, "since": t.since, "samples": t.samples} for t in tracked],
+        "remembered": remembered,
         "held_out": state.held_out,
         "snapshot": None
         if state.snapshot is None
@@ -120,7 +125,8 @@ def to_bytes(state: TrackerState) -> bytes:
         "decisions": [dataclasses.astuple(d) for d in state.decisions],
         "problems": state.problems,
     }
-    writer = Writer(_KIND, _SPAN * (state.span is not None) | _ORIGIN * (state.origin is not None), "float64")
+    flags = _SPAN * (state.span is not None) | _ORIGIN * (state.origin is not None) | _REMEMBERED * bool(remembered)
+    writer = Writer(_KIND, flags, "float64")
     _block(writer, json.dumps(about).encode())
     for array in (state.prototypes, state.span, state.origin):
         if array is not None:
@@ -136,6 +142,8 @@ def to_bytes(state: TrackerState) -> bytes:
             writer.exact(frame.span)
         for report in stats:
             _block(writer, report.to_bytes(frame=False))
+    for vehicle, c in remembered:
+        writer.exact(state.remembered[vehicle][c])
     return writer.finish()
 
 
@@ -146,7 +154,7 @@ def from_bytes(data: bytes | bytearray | memoryview) -> TrackerState:
         FleetError: where the bytes are truncated, altered, of another version or not a tracker's.
     """
     try:
-        return _read(Reader(data, _KIND, _SPAN | _ORIGIN))
+        return _read(Reader(data, _KIND, _SPAN | _ORIGIN | _REMEMBERED))
     except StatisticsError as error:
         raise FleetError(str(error)) from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -173,6 +181,9 @@ def _read(reader: Reader) -> TrackerState:
         rest = ClassStatistics.from_bytes(_unblock(reader), **frame) if about["snapshot"]["rest"] else None
         holders = {v: ClassStatistics.from_bytes(_unblock(reader), **frame) for v in about["snapshot"]["holders"]}
         snapshot = Snapshot(about["snapshot"]["round"], rest, holders)
+    remembered = dict[str, dict[int, Floats]]()
+    for vehicle, number in about["remembered"] if reader.flags & _REMEMBERED else ():
+        remembered.setdefault(vehicle, {})[number] = reader.exact(d)
     reader.finish()
     watch = about["watch"]
     return TrackerState(
@@ -184,6 +195,7 @@ def _read(reader: Reader) -> TrackerState:
         counts=counts,
         watch=Watch(dict(watch["since"]), dict(watch["calm"]), tuple(watch["crowded"])),
         tracked={t.departed: t for t in tracked},
+        remembered=remembered,
         held_out=tuple(about["held_out"]),
         snapshot=snapshot,
         span=span,

@@ -43,6 +43,8 @@ class TrackedStatus:
         since: the round in which it was made.
         deposit_round: the round whose statistics it was made from.
         samples_then: that the class had.
+        remaining: samples of it that were reported in the last round.
+        remembered: samples of it on suspected vehicles that count as they were when these answered last.
         prototype_round: the round that its latest prototype is from.
         moved: Euclidean distance of its latest prototype from the deposit's.
         moved_mahalanobis: the same under the latest covariance; None where there is none.
@@ -53,6 +55,8 @@ class TrackedStatus:
     since: int
     deposit_round: int
     samples_then: int
+    remaining: int
+    remembered: int
     prototype_round: int
     moved: float | None
     moved_mahalanobis: float | None
@@ -146,12 +150,15 @@ def status_of(state: TrackerState, names: Sequence[str] = ()) -> Status:
 def _tracked(state: TrackerState, one: Tracked) -> TrackedStatus:
     c, now = one.departed, state.prototypes[one.departed]
     known = bool(np.isfinite(now).all())
+    suspected = [v for v in state.roster.having("suspected") if c in state.remembered.get(v, {})]
     return TrackedStatus(
         state="departed" if c in state.held_out else "suspected",
         owners=one.owners,
         since=one.since,
         deposit_round=one.round,
         samples_then=one.samples,
+        remaining=sum(int(state.counts[v][c]) for v in state.roster.having("present")),
+        remembered=sum(int(state.counts[v][c]) for v in suspected),
         prototype_round=int(state.made[c]),
         moved=float(np.linalg.norm(now - one.deposit.prototype)) if known else None,
         moved_mahalanobis=_mahalanobis(state, one) if known else None,
@@ -213,6 +220,15 @@ def prometheus(status: Status) -> str:
                 "class_deposited_round",
                 "Round in which the deposit of a class was made.",
                 [({"class": c.name, "state": t.state}, t.since) for c, t in tracked],
+            ),
+            _gauge(
+                "class_remaining_samples",
+                "Samples of a tracked class, reported in the last round or remembered of suspected vehicles.",
+                [
+                    ({"class": c.name, "known": known}, samples)
+                    for c, t in tracked
+                    for known, samples in (("reported", t.remaining), ("remembered", t.remembered))
+                ],
             ),
             _gauge("prototype_moved", "Distance of a tracked prototype from its deposit.", moved),
             _gauge("problems", "Problems in the last finished round.", [({}, len(status.problems))]),

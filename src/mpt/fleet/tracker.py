@@ -22,6 +22,7 @@ from mpt.fleet.answers import Taken, largest_answer, take
 from mpt.fleet.departures import settle
 from mpt.fleet.errors import FleetError
 from mpt.fleet.prototypes import Current, current
+from mpt.fleet.remembered import offsets, still_known
 from mpt.fleet.roster import Decision, Roster, advance
 from mpt.fleet.settings import Settings
 from mpt.fleet.spread import watch_next
@@ -181,7 +182,8 @@ def close_round(
     refusals = tuple(Decision(request.round, "refused", v, (), why) for v, why in sorted(taken.refused.items()))
     moves = tuple(replace(m, classes=present.held_by(m.vehicle, settings.watch_share)) for m in moves)
     departed = settle(state, request, taken, roster)
-    now = current(state, departed, taken, roster, request.round)
+    known = still_known(state, departed.tracked, roster)
+    now = current(state, departed, taken, roster, known, request.round)
     counts = {v: c for v, c in {**state.counts, **taken.counts}.items() if roster.state(v) != "departed"}
     after = replace(state, counts=counts)
     watch, changes = watch_next(settings, state.watch, after.spread, departed.tracked.keys(), request.round)
@@ -192,6 +194,7 @@ def close_round(
         roster=roster,
         watch=watch,
         tracked=departed.tracked,
+        remembered={**known, **offsets(taken, roster, now.forecasts)} if settings.remember else {},
         held_out=departed.held_out,
         snapshot=taken.snapshot or state.snapshot,
         prototypes=now.prototypes,
