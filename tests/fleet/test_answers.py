@@ -9,6 +9,7 @@ import pytest
 
 import mpt
 from mpt.fleet.answers import largest_answer
+from mpt.fleet.question import Question
 from tests.fleet.fleets import RARE, C, D, Fleet, paper_fleet, tracker, whats
 
 
@@ -41,7 +42,7 @@ def nonsense(fleet, request):
     yield b"", "truncated"
     yield b"\x80\x04pickle" * 10, "MPT"
     yield None, "should be bytes"
-    yield b"x" * (largest_answer(request, D) + 1), "should be at most"
+    yield b"x" * (largest_answer(Question(request), D) + 1), "should be at most"
     yield good.to_bytes(frame=False)[:-9], "truncated"
     yield with_nan(good.to_bytes("float32", frame=False)), "should be finite"
     features, labels = other.features("b", 1)

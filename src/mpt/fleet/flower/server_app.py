@@ -130,7 +130,7 @@ def server_of(config: AppConfig, ready: Ready, grid: Grid) -> Server:
         ready.model,
         arrays(ready.model.state_dict()),
         tracker,
-        FlowerTransport(grid, config.vehicle_ids, 2 * tracker.largest_answer + 2**16),  # type: ignore[arg-type]
+        FlowerTransport(grid, config.vehicle_ids),  # type: ignore[arg-type]
         config.rules,
         {**key, **built, "mpt": mpt.__version__, "class_names": list(ready.classes)},
         open_store(config.state) if config.state else None,
