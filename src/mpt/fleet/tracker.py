@@ -251,7 +251,7 @@ def _lacking(state: TrackerState, taken: Taken, roster: Roster) -> dict[str, tup
 
 def _health(now: Current) -> dict[int, Health]:
     return {
-        c: Health(made.expected_error, made.verdict)
+        c: Health(float(made.expected_error), made.verdict)
         for c, made in sorted(now.reconstructions.items())
         if made.expected_error is not None and made.verdict is not None
     }
