@@ -145,6 +145,17 @@ def test_reference_models_go_only_to_those_who_lack_them(dataset, holdings, calm
     assert running.tracker.lacking == {}
 
 
+def test_one_that_returns_gets_the_model_that_it_has_missed(dataset, holdings):
+    vehicles = new_vehicles(dataset, holdings)
+    rounds = list(server(dataset, everybody(vehicles, _1=vanishing(vehicles[1], [2]))).rounds(4))
+    trucks = [int((samples.labels == TRUCK).sum()) for samples in holdings]
+    found = [f.outcome.reconstructions[TRUCK] for f in rounds[2:]]
+    assert [made.samples for made in found] == [trucks[0] + trucks[2], sum(trucks[:OWNER])]
+    assert all(made.verdict is not None for made in found)
+    down = [f.bytes_down for f in rounds]
+    assert down[3] - down[2] == nbytes(rounds[0].model)
+
+
 def test_one_that_forgot_is_in_again_as_if_it_had_not(dataset, holdings, calm):
     vehicles = new_vehicles(dataset, holdings)
 
