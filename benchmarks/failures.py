@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from statistics import mean
+from typing import get_args
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from mpt.fleet.holdings import samples
 from mpt.fleet.judge import judge
 from mpt.fleet.local import Answers, LocalTransport, answering
 from mpt.fleet.server import Rules, Server
+from mpt.fleet.settings import Variant
 from mpt.fleet.vehicle import Vehicle, arrays
 from mpt.learning import Settings, build, numpy_generator
 
@@ -53,14 +55,17 @@ def fleet(
     return made
 
 
-def run(rare: str, vehicles: int, rounds: int, kinds: Sequence[str], failing: float, seed: int) -> tuple[float, int]:
+def run(
+    rare: str, variant: Variant, vehicles: int, rounds: int, kinds: Sequence[str], failing: float, seed: int
+) -> tuple[float, int]:
     """Mean F1 of the rare class over the rounds after the departure, and how many updates there were."""
     torch.set_num_threads(1)
     dataset = load("digits", image_size=28)
     number, leaves_after = dataset.class_index(rare), rounds // 2
     _, size, channels = dataset.image_shape
     model = build("cnn3", num_classes=dataset.num_classes, in_channels=channels, image_size=size, seed=seed)
-    tracker = Tracker(TrackerSettings(num_classes=dataset.num_classes, dim=model.dim, watch=(number,)))
+    settings = TrackerSettings(num_classes=dataset.num_classes, dim=model.dim, variant=variant, watch=(number,))
+    tracker = Tracker(settings)
     transport = LocalTransport(fleet(dataset, number, vehicles, leaves_after, failing, seed, kinds))
     server = Server(model, arrays(model.state_dict()), tracker, transport, Rules(quorum=0.3))
     scores, updates = [], 0
@@ -72,7 +77,7 @@ def run(rare: str, vehicles: int, rounds: int, kinds: Sequence[str], failing: fl
     return mean(scores), updates
 
 
-def on_flower(rare: str, vehicles: int, rounds: int, failing: float, seed: int) -> None:
+def on_flower(rare: str, variant: Variant, vehicles: int, rounds: int, failing: float, seed: int) -> None:
     """The same failing fleet in Flower's simulation on Ray; there the owner may fail in its last round."""
     from flwr.simulation import run_simulation
 
@@ -83,6 +88,7 @@ def on_flower(rare: str, vehicles: int, rounds: int, failing: float, seed: int) 
         "dataset": "digits", "image_size": 28, "rare": rare, "remaining": 0.05, "watch": rare, "quorum": 0.3,
         "epochs": SETTINGS.epochs, "batch_size": SETTINGS.batch_size, "lr": SETTINGS.lr, "seed": seed, "fail": failing,
         "num_rounds": rounds, "events": f"leave {vehicles - 1} after {rounds // 2}", "vehicle_ids": "partition",
+        "variant": variant,
     }  # fmt: skip
     workers = {"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": 2, "include_dashboard": False}}
     run_simulation(server_app(**settings), vehicle_app(**settings), num_supernodes=vehicles, backend_config=workers)
@@ -98,16 +104,17 @@ def main() -> None:
     parser.add_argument("--fail-in", nargs="+", default=["train", "report"], choices=["train", "report"])
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--rare", default="8")
+    parser.add_argument("--variant", default="mpt", choices=get_args(Variant))
     parser.add_argument("--flower", action="store_true", help="one failing run in Flower's simulation instead")
     given = parser.parse_args()
     if given.flower:
-        on_flower(given.rare, given.vehicles, given.rounds, given.failing, given.first_seed)
+        on_flower(given.rare, given.variant, given.vehicles, given.rounds, given.failing, given.first_seed)
         return
     print(f"{given.vehicles} vehicles, {given.rounds} rounds, F1 of {given.rare} after round {given.rounds // 2}")
     print(f"{'seed':>4} {'undisturbed':>12} {f'{given.failing:.0%} failing':>12} {'difference':>11} {'updates':>14}")
     both, seeds = [], range(given.first_seed, given.first_seed + given.seeds)
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        fixed = given.rare, given.vehicles, given.rounds, given.fail_in
+        fixed = given.rare, given.variant, given.vehicles, given.rounds, given.fail_in
         jobs = [[pool.submit(run, *fixed, f, seed) for f in (0.0, given.failing)] for seed in seeds]
         for seed, (calm, rough) in zip(seeds, jobs, strict=True):
             (before, all_updates), (after, updates) = calm.result(), rough.result()
