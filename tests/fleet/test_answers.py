@@ -124,10 +124,11 @@ def test_the_order_of_arrival_does_not_matter():
 @pytest.mark.filterwarnings("ignore:to_bytes")
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e15])
 @pytest.mark.parametrize("seed", range(4))
-def test_well_formed_statistics_of_no_samples_break_nothing(seed, scale):
+@pytest.mark.parametrize("variant", ["mpt", "cross"])
+def test_well_formed_statistics_of_no_samples_break_nothing(seed, scale, variant):
     """A scatter that is no sum of squares, and sums of any size: refused or not, the round goes on."""
     rng = np.random.default_rng(seed)
-    fleet, server = paper_fleet(), tracker(grace=1)
+    fleet, server = paper_fleet(), tracker(grace=1, variant=variant)
     for number in range(8):
         request = server.request()
         good = stats_of(fleet, request, "b")

@@ -6,11 +6,14 @@ import zlib
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import mpt
 from mpt.fleet import FleetError, Tracker
 from mpt.fleet.question import Question, parts
 from tests.fleet.fleets import RARE, C, D, Fleet, paper_fleet, tracker, whats
+from tests.fleet.test_disorder import check, crowd, two_on_one
 
 OTHER = 4
 
@@ -202,7 +205,7 @@ def test_at_the_bound_one_that_is_known_under_no_model_is_tracked_as_in_mpt():
     (outcome,) = play(fleet, server, "bcdf")
     (said,) = [d for d in outcome.decisions if d.what == "unreferenced"]
     assert (said.vehicle, said.classes) == ("e", (OTHER,))
-    assert "1 reference models are kept already" in said.why
+    assert "1 reference models are kept already, under none of which" in said.why
     (outcome,) = play(fleet, server, "bcdf")
     assert outcome.reconstructions[RARE].verdict is not None
     deposit = server.state.tracked[OTHER].deposit
@@ -242,6 +245,93 @@ def test_remaining_samples_of_suspected_vehicles_are_not_remembered():
     (outcome,) = play(fleet, server, "cd")
     assert outcome.reconstructions[RARE].samples == 4
     assert server.state.remembered == {}
+
+
+kinds = st.sampled_from(["answers", "answers", "lacks", "silent", "leaves", "left", "nonsense"])
+happening = st.fixed_dictionaries(dict.fromkeys("abcd", kinds))
+
+
+def check_references(server, fleet, history):
+    """Each is the deposit's own model, or one under which the class was known as a whole."""
+    tracked = server.state.tracked.values()
+    assert len({t.reference.round for t in tracked if t.reference}) <= server.settings.most_references
+    assert {t.reference.round for t in tracked if t.reference} <= set(server.models_needed)
+    for one in tracked:
+        if one.reference is None or one.deposit.anchor is None:
+            assert one.reference is None or one.reference.round == one.round
+            continue
+        rows, labels = zip(*(fleet.features(v, one.reference.round) for v in history[one.round]), strict=True)
+        expected = np.concatenate(rows)[np.concatenate(labels) == one.departed].mean(axis=0)
+        np.testing.assert_allclose(one.deposit.anchor, expected, rtol=1e-5, atol=1e-5)
+
+
+def check_crossed(server, outcome, question, answers, held):
+    """Every reconstruction is the core's, from all cross moments that came where they are of half of the samples."""
+    for c, made in outcome.reconstructions.items():
+        one, variant, moments = server.state.tracked[c], "mpt", None
+        if one.reference is not None and one.since < outcome.round:
+            reports = [parts(answers[v])[1].get(c) for v in outcome.answered]
+            reports = [question.cross[c].read(part, {}) for part in reports if part is not None]
+            counted = one.reference.weights > 0
+            there = sum(int(report.counts[counted].sum()) for report in reports)
+            if reports and there >= 0.5 * outcome.statistics.counts[counted].sum():
+                variant, moments = "cross", mpt.CrossStatistics.merge(reports)
+                held.append(c)
+        try:
+            expected = mpt.reconstruct(one.deposit, outcome.statistics, variant=variant, cross=moments)
+        except mpt.StatisticsError:
+            expected = mpt.reconstruct(one.deposit, outcome.statistics)
+            assert any("as in the variant mpt in this round" in problem for problem in outcome.problems)
+        np.testing.assert_allclose(made.prototype, expected.prototype, rtol=1e-9, atol=1e-9)
+        assert (made.samples, made.verdict) == (expected.samples, expected.verdict)
+
+
+@pytest.mark.parametrize("most_references", [1, 2])
+@pytest.mark.parametrize("make", [paper_fleet, two_on_one])
+@settings(max_examples=40)
+@given(st.lists(happening, min_size=1, max_size=12), st.integers(0, 2), st.integers(0, 11))
+def test_nothing_that_vehicles_do_breaks_it(make, most_references, story, grace, stop):
+    fleet, server = make(), tracker(grace=grace, variant="cross", most_references=most_references)
+    other, history, held = server, {}, []
+    for number, events in enumerate(story):
+        if number == stop:
+            other = Tracker.from_bytes(server.to_bytes())
+        question = server.question()
+        there = [v for v, e in events.items() if e in ("answers", "lacks", "leaves")]
+        answers = fleet.cross_answers(question, there, lacking=[v for v, e in events.items() if e == "lacks"])
+        answers |= {v: b"nonsense" for v, e in events.items() if e == "nonsense"}
+        leaving = [v for v, e in events.items() if e in ("leaves", "left")]
+        outcome = server.close(answers, leaving)
+        history[outcome.round] = outcome.answered
+        check(server, outcome)
+        check_references(server, fleet, history)
+        check_crossed(server, outcome, question, answers, held)
+        if other is not server:
+            again = other.close(answers, leaving)
+            assert again.decisions == outcome.decisions
+            np.testing.assert_array_equal(again.prototypes, outcome.prototypes)
+            assert other.to_bytes() == server.to_bytes()
+
+
+def test_a_crowd_of_which_a_fifth_fails_in_every_round():
+    """Most of the time departed classes are tracked by cross moments, whoever comes and goes."""
+    rng = np.random.default_rng(0)
+    fleet, server = crowd(rng, 60, C), Tracker(num_classes=C, dim=D, grace=2, variant="cross")
+    history, held, made = {}, [], 0
+    for number in range(25):
+        draws = dict(zip(sorted(fleet.samples), rng.random(60), strict=True))
+        there = [v for v, drawn in draws.items() if drawn > 0.2 and not (number > 10 and v == "000")]
+        question = server.question()
+        lacking = [v for v, drawn in draws.items() if drawn > 0.9]
+        answers = fleet.cross_answers(question, there, lacking=lacking)
+        outcome = server.close(answers)
+        history[outcome.round] = outcome.answered
+        check(server, outcome)
+        check_references(server, fleet, history)
+        check_crossed(server, outcome, question, answers, held)
+        made += len(outcome.reconstructions)
+    assert made > 14
+    assert len(held) > 0.6 * made
 
 
 def with_nan(answer):

@@ -9,7 +9,8 @@ in the variant "mpt"; no other class is given up for it.
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from mpt.core import class_weights
+from mpt.core import StatisticsError, class_weights
+from mpt.core.validation import Floats
 from mpt.fleet.answers import Snapshot
 from mpt.fleet.roster import Decision
 from mpt.fleet.settings import Settings
@@ -34,32 +35,33 @@ def refer(
     for c, one in sorted(tracked.items()):
         if one.since != round:
             continue
-        kept = {t.reference.round for t in after.values() if t.reference is not None}
-        after[c] = _referred(settings, one, made_from[one.round], kept)
-        decisions.append(_said(settings, after[c], round))
+        kept = {t.reference.round: t.reference.origin for t in after.values() if t.reference is not None}
+        owners = ", ".join(one.owners)
+        try:
+            after[c], why = _referred(settings, one, made_from[one.round], kept)
+        except StatisticsError as error:
+            why = f"{error}: it is tracked as in the variant mpt"
+            decisions.append(Decision(round, "unreferenced", owners, (c,), why))
+        else:
+            why = f"cross moments from round {round + 1} on, {why}"
+            decisions.append(Decision(round, "referenced", owners, (c,), why))
     return after, decisions
 
 
-def _referred(settings: Settings, one: Tracked, snapshot: Snapshot, kept: Collection[int]) -> Tracked:
-    weights = class_weights(one.deposit, settings.num_classes)
+def _referred(settings: Settings, one: Tracked, snapshot: Snapshot, kept: Mapping[int, Floats]) -> tuple[Tracked, str]:
+    """With its reference model, and which it is; `kept` are the origins of those there are, by round."""
+    c, weights = one.departed, class_weights(one.deposit, settings.num_classes)
     if one.round in kept or len(kept) < settings.most_references:
-        return replace(one, reference=Reference(one.round, snapshot.everybody.overall_mean, weights))
-    for number in sorted(snapshot.earlier.keys() & kept, reverse=True):
+        origin = snapshot.everybody.overall_mean
+        why = f"with the global model of round {one.round}"
+        return replace(one, reference=Reference(one.round, origin, weights)), why
+    for number in sorted(kept.keys() & snapshot.earlier.keys(), reverse=True):
         counts, means = snapshot.earlier[number]
-        if counts[one.departed] == one.samples:
-            shared = replace(one.deposit, anchor=means[one.departed])
-            return replace(one, deposit=shared, reference=Reference(number, means[one.departed], weights))
-    return one
-
-
-def _said(settings: Settings, one: Tracked, round: int) -> Decision:
-    owners = ", ".join(one.owners)
-    if one.reference is None:
-        why = (
-            f"{settings.most_references} reference models are kept already, under none of which its prototype is "
-            "known: it is tracked as in the variant mpt"
-        )
-        return Decision(round, "unreferenced", owners, (one.departed,), why)
-    shared = "" if one.deposit.anchor is None else ", which another class has already"
-    why = f"cross moments from round {round + 1} on, with the global model of round {one.reference.round}{shared}"
-    return Decision(round, "referenced", owners, (one.departed,), why)
+        if counts[c] == one.samples:
+            shared, reference = replace(one.deposit, anchor=means[c]), Reference(number, kept[number], weights)
+            why = f"with the global model of round {number}, which another class has already"
+            return replace(one, deposit=shared, reference=reference), why
+    raise StatisticsError(
+        f"most_references: {settings.most_references} reference models are kept already, under none of which its "
+        "prototype is known"
+    )

@@ -20,7 +20,7 @@ from mpt.federation.cross_request import CrossRequest
 from mpt.federation.request import StatisticsRequest
 from mpt.fleet import state as states
 from mpt.fleet.answers import Taken, largest_answer, take
-from mpt.fleet.departures import settle
+from mpt.fleet.departures import Departures, settle
 from mpt.fleet.errors import FleetError
 from mpt.fleet.prototypes import Current, current
 from mpt.fleet.question import Question
@@ -232,7 +232,7 @@ def close_round(
         tracked=departed.tracked,
         remembered={**known, **offsets(taken, roster, now.forecasts)} if settings.remembers else {},
         held_out=departed.held_out,
-        lacking=_lacking(state, taken, roster),
+        lacking=_lacking(state, departed, taken, roster),
         health=health,
         snapshot=taken.snapshot or state.snapshot,
         prototypes=now.prototypes,
@@ -243,10 +243,12 @@ def close_round(
     return _aimed(after, taken), _outcome(after, now, taken)
 
 
-def _lacking(state: TrackerState, taken: Taken, roster: Roster) -> dict[str, tuple[int, ...]]:
-    """By what each vehicle answered last."""
-    found = {**state.lacking, **taken.lacking}
-    return {v: rounds for v, rounds in found.items() if rounds and roster.state(v) != "departed"}
+def _lacking(state: TrackerState, departed: Departures, taken: Taken, roster: Roster) -> dict[str, tuple[int, ...]]:
+    """By what each vehicle answered last; models that are no longer needed are not lacking."""
+    needed = {one.reference.round for one in departed.tracked.values() if one.reference is not None}
+    there = {v: rounds for v, rounds in {**state.lacking, **taken.lacking}.items() if roster.state(v) != "departed"}
+    found = {v: tuple(r for r in rounds if r in needed) for v, rounds in sorted(there.items())}
+    return {v: rounds for v, rounds in found.items() if rounds}
 
 
 def _health(now: Current) -> dict[int, Health]:
