@@ -40,6 +40,15 @@ class Fleet:
         vehicles = self.samples if vehicles is None else vehicles
         return {v: request.answer(*self.features(v, request.round)) for v in vehicles}
 
+    def cross_answers(self, question, vehicles=None, lacking=()):
+        """With cross moments of all but those that lack the reference models."""
+        vehicles = self.samples if vehicles is None else vehicles
+        made = {}
+        for v in vehicles:
+            earlier = {} if v in lacking else {r: self.features(v, r)[0] for r in question.references}
+            made[v] = question.answer(*self.features(v, question.round), earlier)
+        return made
+
 
 def paper_fleet(**options):
     """Vehicle "a" holds all but a few samples of the rare class; all else is split evenly."""

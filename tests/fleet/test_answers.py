@@ -9,6 +9,7 @@ import pytest
 
 import mpt
 from mpt.fleet.answers import largest_answer
+from mpt.fleet.question import Question
 from tests.fleet.fleets import RARE, C, D, Fleet, paper_fleet, tracker, whats
 
 
@@ -41,7 +42,7 @@ def nonsense(fleet, request):
     yield b"", "truncated"
     yield b"\x80\x04pickle" * 10, "MPT"
     yield None, "should be bytes"
-    yield b"x" * (largest_answer(request, D) + 1), "should be at most"
+    yield b"x" * (largest_answer(Question(request), D) + 1), "should be at most"
     yield good.to_bytes(frame=False)[:-9], "truncated"
     yield with_nan(good.to_bytes("float32", frame=False)), "should be finite"
     features, labels = other.features("b", 1)
@@ -123,10 +124,11 @@ def test_the_order_of_arrival_does_not_matter():
 @pytest.mark.filterwarnings("ignore:to_bytes")
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e15])
 @pytest.mark.parametrize("seed", range(4))
-def test_well_formed_statistics_of_no_samples_break_nothing(seed, scale):
+@pytest.mark.parametrize("variant", ["mpt", "cross"])
+def test_well_formed_statistics_of_no_samples_break_nothing(seed, scale, variant):
     """A scatter that is no sum of squares, and sums of any size: refused or not, the round goes on."""
     rng = np.random.default_rng(seed)
-    fleet, server = paper_fleet(), tracker(grace=1)
+    fleet, server = paper_fleet(), tracker(grace=1, variant=variant)
     for number in range(8):
         request = server.request()
         good = stats_of(fleet, request, "b")

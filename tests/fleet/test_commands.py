@@ -49,6 +49,17 @@ def test_status_as_json_and_as_prometheus(where):
     assert call("fleet", "status", where, "--json", "--prometheus").exit_code == 2
 
 
+def test_status_has_the_verdict(tmp_path):
+    fleet, server = paper_fleet(), tracker(variant="cross", watch=(RARE,))
+    for there in ["abcd"] * 2 + ["bcd"] * 2:
+        made = server.close(fleet.cross_answers(server.question(), there)).reconstructions.get(RARE)
+    open_store(tmp_path).save(server.round, {TRACKER: server.to_bytes()})
+    output = call("fleet", "status", tmp_path).output
+    assert f"{made.verdict}, expected error {made.expected_error:.2g}" in output
+    data = json.loads(call("fleet", "status", tmp_path, "--json").output)
+    assert data["classes"][RARE]["tracked"]["verdict"] == made.verdict
+
+
 def test_status_of_nothing(tmp_path):
     done = call("fleet", "status", tmp_path / "none")
     assert done.exit_code == 2

@@ -11,11 +11,12 @@ DOCS = Path(__file__).parents[2] / "docs" / "fleet.md"
 
 def test_the_code_runs_and_prints_what_it_says(tmp_path, monkeypatch, capsys):
     text = DOCS.read_text()
-    story, keeping = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    (printed,) = re.findall(r"```text\n(.*?)```", text, flags=re.DOTALL)
+    story, crossing, keeping = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    printed = re.findall(r"```text\n(.*?)```", text, flags=re.DOTALL)
     names = {}
-    exec(story, names)
-    assert capsys.readouterr().out == printed
+    for code, expected in zip((story, crossing), printed, strict=True):
+        exec(code, names)
+        assert capsys.readouterr().out == expected
     before = names["tracker"].to_bytes()
     monkeypatch.chdir(tmp_path)
     exec(keeping, names)

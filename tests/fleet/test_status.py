@@ -78,6 +78,35 @@ def test_prometheus_text(server):
     assert f"mpt_fleet_problems {len(server.state.problems)}\n" in text
 
 
+@pytest.fixture
+def crossed():
+    """The rare class is tracked by cross moments, and since the last round "b" to "d" have them."""
+    fleet, server = paper_fleet(), tracker(grace=1, variant="cross", watch=(RARE,))
+    for there in ["abcd"] * 3 + ["bcd"] * 3:
+        outcome = server.close(fleet.cross_answers(server.question(), there))
+    return server, outcome.reconstructions[RARE]
+
+
+def test_how_far_a_tracked_prototype_can_be_trusted(crossed):
+    server, made = crossed
+    tracked = status_of(server.state).classes[RARE].tracked
+    assert (tracked.reference_round, tracked.verdict) == (3, made.verdict)
+    assert tracked.expected_error == made.expected_error > 0
+    text = prometheus(status_of(server.state))
+    assert f'mpt_fleet_class_expected_error{{class="{RARE}"}} {made.expected_error!r}\n' in text
+    given = dict(re.findall(rf'mpt_fleet_class_verdict{{class="{RARE}",verdict="(\w+)"}} (\d)', text))
+    assert given == {"good": "0", "degraded": "0", "lost": "0"} | {made.verdict: "1"}
+    assert all(SAMPLE.fullmatch(line) for line in text.splitlines() if not line.startswith("#"))
+
+
+def test_without_cross_moments_in_the_last_round_there_is_no_verdict(crossed):
+    server, _ = crossed
+    server.close(paper_fleet().cross_answers(server.question(), "bcd", lacking="bcd"))
+    tracked = status_of(server.state).classes[RARE].tracked
+    assert (tracked.reference_round, tracked.verdict, tracked.expected_error) == (3, None, None)
+    assert "class_verdict{" not in prometheus(status_of(server.state))
+
+
 def test_labels_are_escaped():
     server = tracker()
     fleet = Fleet({'a"b\\c\nd': {0: 9, 1: 9, 2: 9}})

@@ -2,7 +2,7 @@
 
     magic      4 bytes    b"MPT" and the kind: "S" ClassStatistics, "X" CrossStatistics, "D" Deposit,
                           "R" StatisticsRequest, "Q" CrossRequest, "A" arrays of a method, "T" the state of a
-                          fleet's Tracker
+                          fleet's Tracker, "F" the Question of a fleet's server, "B" an answer to it
     version    uint16     1
     flags      uint16     which optional parts follow; bit 15: real numbers are float32, else float64
     length     uint64     of the whole message
@@ -40,6 +40,8 @@ _KINDS = {
     b"Q": "CrossRequest",
     b"A": "Arrays",
     b"T": "Tracker",
+    b"F": "Question",
+    b"B": "Answer",
 }
 
 
@@ -58,6 +60,11 @@ class Writer:
     def raw(self, data: bytes) -> None:
         """Bytes as they are."""
         self._parts.append(data)
+
+    def block(self, data: bytes) -> None:
+        """Bytes with their length before them."""
+        self.numbers("Q", len(data))
+        self.raw(data)
 
     def numbers(self, layout: str, *values: float) -> None:
         """Scalars, by a `struct` layout."""
@@ -133,6 +140,11 @@ class Reader:
     def raw(self, size: int) -> bytes:
         """Bytes as they are."""
         return bytes(self._take(size))
+
+    def block(self) -> bytes:
+        """What `Writer.block` was given."""
+        (size,) = self.numbers("Q")
+        return self.raw(size)
 
     def numbers(self, layout: str) -> tuple[Any, ...]:
         """Scalars, by a `struct` layout."""

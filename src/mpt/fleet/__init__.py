@@ -6,6 +6,7 @@ Nothing here needs torch or Flower; `docs/fleet.md` has the protocol on a page.
 from mpt.federation.request import StatisticsRequest
 from mpt.fleet.errors import FleetError
 from mpt.fleet.log import DecisionLog
+from mpt.fleet.question import Question
 from mpt.fleet.roster import Decision, Member, Roster
 from mpt.fleet.settings import Settings
 from mpt.fleet.store import Checkpoint, FileStore, SqliteStore, Store, StoreError, open_store
@@ -19,6 +20,7 @@ __all__ = [
     "FleetError",
     "Member",
     "Outcome",
+    "Question",
     "Roster",
     "Settings",
     "SqliteStore",

@@ -108,8 +108,9 @@ def _print_status(found: Status) -> None:
         _add(vehicles, v.vehicle, v.state, v.since, v.seen, "" if v.samples is None else v.samples)
     _show(vehicles)
     classes = _table(
-        "class", "samples", "largest share", "on vehicle", "watched since", "tracked", "prototype has moved", title=" "
-    )
+        "class", "samples", "largest share", "on vehicle", "watched since", "tracked", "prototype has moved", "verdict",
+        title=" ",
+    )  # fmt: skip
     for c in found.classes:
         share = f"{c.share:.0%}{' hangs on it' if c.hangs else ''}"
         _add(classes, c.name, c.samples, share, c.holder or "", c.watched_since or "", *_tracking(c))
@@ -121,13 +122,15 @@ def _print_status(found: Status) -> None:
         _show(problems)
 
 
-def _tracking(c: ClassStatus) -> tuple[str, str]:
+def _tracking(c: ClassStatus) -> tuple[str, str, str]:
     if c.tracked is None:
-        return "", ""
+        return "", "", ""
     t = c.tracked
     since = f"{t.state}, deposit of round {t.deposit_round} made in {t.since}"
     moved = "" if t.moved is None else f"{t.moved:.3g}"
-    return since, moved if t.moved_mahalanobis is None else f"{moved}, Mahalanobis {t.moved_mahalanobis:.3g}"
+    moved = moved if t.moved_mahalanobis is None else f"{moved}, Mahalanobis {t.moved_mahalanobis:.3g}"
+    known = t.verdict is not None and t.expected_error is not None
+    return since, moved, f"{t.verdict}, expected error {t.expected_error:.2g}" if known else ""
 
 
 def _table(*columns: str, title: str | None = None) -> Table:

@@ -9,6 +9,7 @@ from mpt.core import StatisticsError, deposit
 from mpt.core.validation import Ints
 from mpt.federation.request import StatisticsRequest
 from mpt.fleet.answers import Snapshot, Taken
+from mpt.fleet.references import refer
 from mpt.fleet.roster import Decision, Roster
 from mpt.fleet.settings import Settings
 from mpt.fleet.spread import Spread
@@ -67,7 +68,8 @@ def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster
     decisions += _lost(state, taken, (*vanished, *left), staying, tracked, reasons, roster, number)
     tracked, dropped = _kept(settings, tracked, fresh, staying, roster, number)
     held_out = tuple(c for c in sorted(tracked) if not _waiting(tracked[c], roster))
-    decisions += dropped
+    tracked, referred = refer(settings, tracked, (state.snapshot, taken.snapshot), number)
+    decisions += [*dropped, *referred]
     decisions += [_held_out(number, tracked[c], int(staying[c])) for c in held_out if c not in state.held_out]
     return Departures(tracked, frozenset(fresh & tracked.keys()), held_out, tuple(decisions))
 

@@ -1,7 +1,8 @@
 """What server and vehicles say to each other in a round, whatever carries it."""
 
+import hashlib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -22,7 +23,12 @@ class Ask:
         round: its number.
         model: the global model.
         held_out: to train: classes whose samples are not to be trained on, those of departed vehicles.
-        request: to report: `StatisticsRequest.to_bytes()`.
+        request: to report: `Question.to_bytes()`.
+        largest_answer: to report: bytes; a longer answer is not looked at.
+        keep: to report: whether features under this model may be asked for again, as in the variant "cross".
+        references: to report: the fingerprint of each reference model that the request names, by its round.
+        models: reference models that go along, by round.
+        wanting: the nodes that they go to.
     """
 
     kind: Kind
@@ -30,6 +36,15 @@ class Ask:
     model: Arrays
     held_out: tuple[int, ...] = ()
     request: bytes = b""
+    largest_answer: int = 2**30
+    keep: bool = False
+    references: Mapping[int, str] = field(default_factory=dict)
+    models: Mapping[int, Arrays] = field(default_factory=dict)
+    wanting: frozenset[str] = frozenset()
+
+    def to(self, node: str) -> "Ask":
+        """What one node is sent."""
+        return replace(self, models=self.models if node in self.wanting else {}, wanting=frozenset())
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +83,17 @@ class Transport(Protocol):
         ...
 
     def ask(self, ask: Ask, nodes: Collection[str], seconds: float) -> Iterator[tuple[str, Reply | Failure]]:
-        """Send to all `nodes`; what comes back within the time, node by node, as it comes."""
+        """Send `ask.to(node)` to all `nodes`; what comes back within the time, node by node, as it comes."""
         ...
+
+
+def fingerprint(model: Arrays) -> str:
+    """What a model is known by; all of its names and bits count."""
+    state = hashlib.blake2b(digest_size=16)
+    for name, array in sorted(model.items()):
+        state.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        state.update(np.ascontiguousarray(array).data)
+    return state.hexdigest()
 
 
 def nbytes(model: Arrays) -> int:

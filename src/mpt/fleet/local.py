@@ -32,7 +32,7 @@ class LocalTransport:
         self._round[0] = ask.round
         for node in nodes:
             try:
-                yield node, self.vehicles[node](ask)
+                yield node, self.vehicles[node](ask.to(node))
             except Exception as error:
                 yield node, Failure(f"{type(error).__name__}: {error}")
 

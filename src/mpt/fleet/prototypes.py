@@ -5,14 +5,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpt.core import ClassStatistics, NearestClassMean, Reconstruction, StatisticsError, reconstruct
+from mpt.core import (
+    ClassStatistics,
+    CrossStatistics,
+    NearestClassMean,
+    Reconstruction,
+    StatisticsError,
+    reconstruct,
+)
 from mpt.core.validation import Floats, Ints, check_finite, read_only
 from mpt.fleet.answers import Taken
 from mpt.fleet.departures import Departures, carries
 from mpt.fleet.remembered import Offsets, Remembered, forecast, remembered, with_remembered
 from mpt.fleet.roster import Roster
 from mpt.fleet.settings import Settings
-from mpt.fleet.state import TrackerState
+from mpt.fleet.state import Reference, Tracked, TrackerState
+
+_ENOUGH = 0.5
+"""Of the samples with a weight must be in the cross moments."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +70,10 @@ def current(
     reconstructions, forecasts = dict[int, Reconstruction](), dict[int, Floats]()
     for c, one in sorted(departed.tracked.items()):
         measured = c in departed.fresh or carries(settings, int(stats.counts[c]), one.samples)
-        if measured and not settings.remember:
+        if measured and not settings.remembers:
             continue
         try:
-            made_now = reconstruct(one.deposit, stats, variant=settings.variant)
-            check_finite(made_now.prototype, "prototype")
+            made_now = _reconstructed(settings, one, stats, taken.cross.get(c), round, problems)
         except StatisticsError as error:
             problems += [] if measured else [f"class {c} cannot be reconstructed: {error}"]
             continue
@@ -85,6 +94,40 @@ def current(
     return Current(
         read_only(prototypes), read_only(made), covariance, readout, reconstructions, forecasts, tuple(problems)
     )
+
+
+def _reconstructed(
+    settings: Settings,
+    one: Tracked,
+    stats: ClassStatistics,
+    moments: CrossStatistics | None,
+    round: int,
+    problems: list[str],
+) -> Reconstruction:
+    """In the variant "cross": from cross moments, where they were asked for and are enough, else as in "mpt"."""
+    if one.reference is not None and one.since < round:
+        try:
+            made = reconstruct(one.deposit, stats, variant="cross", cross=_enough(moments, stats, one.reference))
+            check_finite(made.prototype, "prototype")
+        except StatisticsError as error:
+            problems.append(f"class {one.departed} is reconstructed as in the variant mpt in this round: {error}")
+        else:
+            return made
+    made = reconstruct(one.deposit, stats, variant="mpt" if settings.variant == "cross" else settings.variant)
+    check_finite(made.prototype, "prototype")
+    return made
+
+
+def _enough(moments: CrossStatistics | None, stats: ClassStatistics, reference: Reference) -> CrossStatistics:
+    """The cross moments, unless those of most samples with a weight are missing."""
+    weighty = reference.weights > 0
+    there, all_there = 0 if moments is None else int(moments.counts[weighty].sum()), int(stats.counts[weighty].sum())
+    if moments is None or there < _ENOUGH * all_there:
+        raise StatisticsError(
+            f"cross: moments of {there} of {all_there} samples of its reference classes, should be of {_ENOUGH:.0%}; "
+            f"the other vehicles do not have the global model of round {reference.round}"
+        )
+    return moments
 
 
 def _said(c: int, silent: Remembered, samples: int) -> str:

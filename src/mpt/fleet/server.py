@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mpt.fleet.errors import FleetError
-from mpt.fleet.exchange import Arrays, Ask, Failure, Kind, Reply, Transport, nbytes
+from mpt.fleet.exchange import Arrays, Ask, Failure, Kind, Reply, Transport, fingerprint, nbytes
 from mpt.fleet.roster import Decision, check_id
 from mpt.fleet.store import TRACKER, Store
 from mpt.fleet.tracker import Outcome, Tracker
@@ -23,6 +23,7 @@ from mpt.learning import Classifier, LearningError, RunningAverage
 
 Log = Callable[[Collection[Decision]], None]
 MOST_SAMPLES = 2**31
+_KEPT = "model of round "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +89,9 @@ class Server:
         tracker: who is there, and what departed classes look like.
         transport: carries the messages.
         key: what a checkpoint must agree in, to be gone on from.
+        kept: the global models that the tracker needs, by round: reference models, and those that may become one.
+        nodes: where each vehicle was reached last.
+        resumed: whether it goes on from a checkpoint, so that vehicles may have lost what they kept.
         store: where checkpoints are kept; None: nowhere.
         log: takes decisions.
         record: takes every round that is over, before it is checkpointed: after a crash one may come twice, none never.
@@ -102,6 +106,9 @@ class Server:
     store: Store | None = None
     log: Log = lambda _: None
     record: Callable[["Finished"], None] = lambda _: None
+    kept: dict[int, Arrays] = field(default_factory=dict)
+    nodes: dict[str, str] = field(default_factory=dict)
+    resumed: bool = False
 
     def resume(self) -> int:
         """Go on from the store's last checkpoint, if there is one; the round that it is of, or 0."""
@@ -117,6 +124,10 @@ class Server:
                 )
         self.model = unpacked(found.payload["model"])
         self.tracker = Tracker.from_bytes(found.payload[TRACKER])
+        parts = {int(n.removeprefix(_KEPT)): part for n, part in found.payload.items() if n.startswith(_KEPT)}
+        self.kept = {number: unpacked(part) for number, part in parts.items()}
+        self._keep(found.round)
+        self.resumed = True
         self.log([Decision(found.round, "resumed", why="the server goes on after this round, from its checkpoint")])
         return found.round
 
@@ -138,27 +149,55 @@ class Server:
             if attempt == tries:
                 raise FleetError(f"round {number}: {why}; start the server again to go on from round {number - 1}")
         model = train.average()
-        request = self.tracker.request(number)
-        report = _Half(self, "report", number)
-        report.ask(Ask("report", number, model, request=request.to_bytes()), self._reachable(number))
+        report, nodes = _Half(self, "report", number), self._reachable(number)
+        ask = self._question(number, model, nodes)
+        report.ask(ask, nodes)
         leaving = train.leaving | report.leaving
         outcome = self.tracker.close(report.answers, leaving, round=number, rounds=report.rounds)
-        self.model = model
+        self.model, self.resumed = model, False
+        self._keep(number)
         problems = (*train.problems, *report.problems, *outcome.problems)
         self.tracker.state = replace(self.tracker.state, problems=problems)
         outcome = replace(outcome, problems=problems)
         self.log([*train.decisions, *report.decisions, *outcome.decisions])
         asked, updated, received = len(train.asked), len(train.updates), train.received + report.received
-        sent = train.sent * nbytes(model) + report.sent * (nbytes(model) + len(request.to_bytes()))
+        sent = train.sent * nbytes(model) + report.sent * (nbytes(model) + len(ask.request))
+        sent += len(ask.wanting) * sum(map(nbytes, ask.models.values()))
         finished = Finished(number, model, outcome, asked, updated, time.monotonic() - start, sent, received)
         self.record(finished)
         if self.store is not None:
             self.store.save(number, self.checkpoint())
         return finished
 
+    def _question(self, number: int, model: Arrays, nodes: Collection[str]) -> Ask:
+        """What to report; whoever lacks reference models gets them with it, after a restart everybody."""
+        question = self.tracker.question(number)
+        models = {r: self.kept[r] for r in question.references if r in self.kept}
+        references = {r: fingerprint(kept) for r, kept in models.items()}
+        wanting = {self.nodes[v] for v in self.tracker.lacking if v in self.nodes}
+        if self.resumed:
+            models, wanting = self.kept, set(nodes)
+        return Ask(
+            "report",
+            number,
+            model,
+            request=question.to_bytes(),
+            largest_answer=self.tracker.largest_answer,
+            keep=self.tracker.settings.variant == "cross",
+            references=references,
+            models=models,
+            wanting=frozenset(wanting & set(nodes)),
+        )
+
+    def _keep(self, number: int) -> None:
+        """Of the global models, those that the tracker needs."""
+        known = {**self.kept, number: self.model}
+        self.kept = {r: known[r] for r in self.tracker.models_needed if r in known}
+
     def checkpoint(self) -> dict[str, bytes]:
         """The whole state, as named bytes."""
-        return {
+        kept = {f"{_KEPT}{r}": packed(model) for r, model in self.kept.items() if r != self.tracker.round}
+        return kept | {
             "model": packed(self.model),
             TRACKER: self.tracker.to_bytes(),
             "key": json.dumps(dict(self.key)).encode(),
@@ -209,6 +248,7 @@ class _Half:
             self._replied.add(node)
             try:
                 self._take(reply)
+                self.server.nodes[reply.vehicle] = node
             except (FleetError, LearningError) as error:
                 self.decisions.append(Decision(self.number, "refused", reply.vehicle, (), f"{self.kind}: {error}"))
         self.problems += [f"{self.kind}: node {node}: no reply within the deadline" for node in sorted(silent)]

@@ -8,7 +8,7 @@ from mpt.core import validation as check
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.fleet.errors import FleetError
 
-Variant = Literal["mpt", "lite"]
+Variant = Literal["mpt", "lite", "cross"]
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,8 @@ class Settings:
     Attributes:
         num_classes: C.
         dim: d, the feature dimension; answers of another one are refused.
-        variant: "mpt", or "lite", in which no d x d matrix travels and the readout is Euclidean.
+        variant: "mpt"; "lite", in which no d x d matrix travels and the readout is Euclidean; or "cross", in which
+            vehicles embed their samples under the departure-time model too.
         grace: a vehicle is departed once it has missed more than so many rounds in a row.
         watch_share: a class is watched once one vehicle holds at least this share of its samples.
         release_share: it is released once no vehicle has held this share for `patience` rounds; None: 0.8 watch_share.
@@ -26,7 +27,9 @@ class Settings:
         carry_share: more than this share of the samples a class had at its deposit carry it by themselves: it is
             measured directly.
         most_watched: so many classes may be watched, the others serve as reference classes; None: half of them.
-        remember: whether the remaining samples of a suspected vehicle count as they were when it answered last.
+        remember: whether the remaining samples of a suspected vehicle count as they were when it answered last; in the
+            variant "cross" they do not.
+        most_references: in the variant "cross": so many departure-time models are kept.
         watch: classes watched from the first round on, however they are spread.
         ridge: lambda of Eq. (1), see `mpt.deposit`.
         cov_ridge: lambda_Sigma of Eq. (3).
@@ -42,6 +45,7 @@ class Settings:
     carry_share: float = 0.25
     most_watched: int | None = None
     remember: bool = True
+    most_references: int = 2
     watch: tuple[int, ...] = ()
     ridge: float = DEFAULT_RIDGE
     cov_ridge: float = DEFAULT_COV_RIDGE
@@ -51,7 +55,7 @@ class Settings:
             classes = check.as_int(self.num_classes, "num_classes", least=2)
             dim = check.as_int(self.dim, "dim", least=1)
             if self.variant not in get_args(Variant):
-                raise StatisticsError(f"variant: {self.variant!r}, should be 'mpt' or 'lite'")
+                raise StatisticsError(f"variant: {self.variant!r}, should be one of {', '.join(get_args(Variant))}")
             if not isinstance(self.remember, bool):
                 raise StatisticsError(f"remember: {self.remember!r}, should be True or False")
             watch_share = _share(self.watch_share, "watch_share")
@@ -66,6 +70,7 @@ class Settings:
                 "patience": check.as_int(self.patience, "patience", least=1),
                 "carry_share": _share(self.carry_share, "carry_share"),
                 "most_watched": check.as_int(most, "most_watched", least=0, most=classes - 1),
+                "most_references": check.as_int(self.most_references, "most_references", least=1),
                 "watch": tuple(sorted(check.as_classes(self.watch, "watch", classes))),
                 "ridge": check.as_ridge(self.ridge, "ridge"),
                 "cov_ridge": check.as_ridge(self.cov_ridge, "cov_ridge"),
@@ -82,6 +87,11 @@ class Settings:
         """`release_share` as it was resolved."""
         assert self.release_share is not None
         return self.release_share
+
+    @property
+    def remembers(self) -> bool:
+        """`remember`, where the variant can."""
+        return self.remember and self.variant != "cross"
 
     @property
     def capacity(self) -> int:

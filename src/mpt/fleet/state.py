@@ -4,21 +4,44 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mpt.core import ClassStatistics, Deposit, StatisticsError
+from mpt.core.health import Verdict
 from mpt.core.validation import Floats, Ints
 from mpt.core.wire import Reader, Writer
-from mpt.fleet.answers import Snapshot
+from mpt.fleet.answers import Earlier, Snapshot
 from mpt.fleet.errors import FleetError
 from mpt.fleet.roster import Decision, Member, Roster
 from mpt.fleet.settings import Settings
 from mpt.fleet.spread import Spread, Watch
 
 _KIND = b"T"
-_SPAN, _ORIGIN, _REMEMBERED = 1, 2, 4
+_SPAN, _ORIGIN, _REMEMBERED, _CROSS = 1, 2, 4, 8
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """What vehicles make the cross moments of a departed class with.
+
+    Attributes:
+        round: the reference model is that round's global model.
+        origin: (d,), a vector near its features.
+        weights: (C,), how much each class counts.
+    """
+
+    round: int
+    origin: Floats
+    weights: Floats
+
+
+class Health(NamedTuple):
+    """How far a departed class's prototype can be trusted: `expected_error` and `verdict` of its reconstruction."""
+
+    expected_error: float
+    verdict: Verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +54,7 @@ class Tracked:
         round: the round whose statistics it was made from.
         since: the round in which it was made.
         samples: that the class had then, on all vehicles.
+        reference: in the variant "cross"; None where the class is tracked as in the variant "mpt".
     """
 
     deposit: Deposit
@@ -38,6 +62,7 @@ class Tracked:
     round: int
     since: int
     samples: int
+    reference: Reference | None = None
 
     @property
     def departed(self) -> int:
@@ -59,6 +84,8 @@ class TrackerState:
         remembered: (d,) by vehicle and class: the offset of its remaining samples in its last answer, see
             `mpt.fleet.remembered`; of vehicles that are not departed, and of classes with a deposit.
         held_out: classes whose remaining samples are held out of training.
+        lacking: by vehicle that is not departed, the rounds of the reference models that it does not have.
+        health: of the classes that were reconstructed in the last round, where the variant knows.
         snapshot: the statistics of the last round that somebody answered.
         prototypes: (C, d), the latest; a row of NaN where a class never had one, or is lost.
         made: (C,), the round that each is from; -1 where there is none.
@@ -78,6 +105,8 @@ class TrackerState:
     tracked: Mapping[int, Tracked] = field(default_factory=dict)
     remembered: Mapping[str, Mapping[int, Floats]] = field(default_factory=dict)
     held_out: tuple[int, ...] = ()
+    lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    health: Mapping[int, Health] = field(default_factory=dict)
     snapshot: Snapshot | None = None
     span: Floats | None = None
     origin: Floats | None = None
@@ -104,6 +133,8 @@ def to_bytes(state: TrackerState) -> bytes:
     tracked = [state.tracked[c] for c in sorted(state.tracked)]
     counted = sorted(state.counts)
     holders = [] if state.snapshot is None else sorted(state.snapshot.holders)
+    referred = [t.reference for t in tracked if t.reference is not None]
+    earlier = {} if state.snapshot is None else state.snapshot.earlier
     remembered = [(v, c) for v in sorted(state.remembered) for c in sorted(state.remembered[v])]
     about = {
         "settings": dataclasses.asdict(state.settings),
@@ -116,6 +147,10 @@ def to_bytes(state: TrackerState) -> bytes:
             "crowded": state.watch.crowded,
         },
         "tracked": [{"owners": t.owners, "round": t.round, "since": t.since, "samples": t.samples} for t in tracked],
+        "references": [None if t.reference is None else t.reference.round for t in tracked],
+        "earlier": sorted(earlier),
+        "lacking": {v: state.lacking[v] for v in sorted(state.lacking)},
+        "health": sorted(state.health.items()),
         "remembered": remembered,
         "held_out": state.held_out,
         "snapshot": None
@@ -126,8 +161,9 @@ def to_bytes(state: TrackerState) -> bytes:
         "problems": state.problems,
     }
     flags = _SPAN * (state.span is not None) | _ORIGIN * (state.origin is not None) | _REMEMBERED * bool(remembered)
+    flags |= _CROSS * bool(referred or earlier)
     writer = Writer(_KIND, flags, "float64")
-    _block(writer, json.dumps(about).encode())
+    writer.block(json.dumps(about).encode())
     for array in (state.prototypes, state.span, state.origin):
         if array is not None:
             writer.exact(array)
@@ -135,15 +171,21 @@ def to_bytes(state: TrackerState) -> bytes:
     for vehicle in counted:
         writer.integers(state.counts[vehicle])
     for one in tracked:
-        _block(writer, one.deposit.to_bytes())
+        writer.block(one.deposit.to_bytes())
     if frame is not None:
         writer.exact(frame.origin)
         if frame.span is not None:
             writer.exact(frame.span)
         for report in stats:
-            _block(writer, report.to_bytes(frame=False))
+            writer.block(report.to_bytes(frame=False))
     for vehicle, c in remembered:
         writer.exact(state.remembered[vehicle][c])
+    for reference in referred:
+        writer.exact(reference.origin)
+        writer.exact(reference.weights)
+    for number in sorted(earlier):
+        writer.integers(earlier[number].counts)
+        writer.exact(earlier[number].means)
     return writer.finish()
 
 
@@ -154,7 +196,7 @@ def from_bytes(data: bytes | bytearray | memoryview) -> TrackerState:
         FleetError: where the bytes are truncated, altered, of another version or not a tracker's.
     """
     try:
-        return _read(Reader(data, _KIND, _SPAN | _ORIGIN | _REMEMBERED))
+        return _read(Reader(data, _KIND, _SPAN | _ORIGIN | _REMEMBERED | _CROSS))
     except StatisticsError as error:
         raise FleetError(str(error)) from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -162,7 +204,7 @@ def from_bytes(data: bytes | bytearray | memoryview) -> TrackerState:
 
 
 def _read(reader: Reader) -> TrackerState:
-    about = json.loads(_unblock(reader))
+    about = json.loads(reader.block())
     settings = Settings(**{**about["settings"], "watch": tuple(about["settings"]["watch"])})
     c, d = settings.num_classes, settings.dim
     rows, frame_rows = about["rows"]
@@ -172,18 +214,25 @@ def _read(reader: Reader) -> TrackerState:
     made = reader.integers(c)
     counts = {vehicle: reader.integers(c) for vehicle in about["counted"]}
     tracked = [
-        Tracked(Deposit.from_bytes(_unblock(reader)), **{**t, "owners": tuple(t["owners"])}) for t in about["tracked"]
+        Tracked(Deposit.from_bytes(reader.block()), **{**t, "owners": tuple(t["owners"])}) for t in about["tracked"]
     ]
     snapshot = None
     if about["snapshot"] is not None:
         frame: dict[str, Any] = {"origin": reader.exact(d)}
         frame["span"] = None if frame_rows is None else reader.exact(frame_rows, d)
-        rest = ClassStatistics.from_bytes(_unblock(reader), **frame) if about["snapshot"]["rest"] else None
-        holders = {v: ClassStatistics.from_bytes(_unblock(reader), **frame) for v in about["snapshot"]["holders"]}
+        rest = ClassStatistics.from_bytes(reader.block(), **frame) if about["snapshot"]["rest"] else None
+        holders = {v: ClassStatistics.from_bytes(reader.block(), **frame) for v in about["snapshot"]["holders"]}
         snapshot = Snapshot(about["snapshot"]["round"], rest, holders)
     remembered = dict[str, dict[int, Floats]]()
     for vehicle, number in about["remembered"] if reader.flags & _REMEMBERED else ():
         remembered.setdefault(vehicle, {})[number] = reader.exact(d)
+    if reader.flags & _CROSS:
+        for i, number in enumerate(about["references"]):
+            if number is not None:
+                reference = Reference(number, reader.exact(d), reader.exact(c))
+                tracked[i] = dataclasses.replace(tracked[i], reference=reference)
+        earlier = {number: Earlier(reader.integers(c), reader.exact(c, d)) for number in about["earlier"]}
+        snapshot = snapshot and dataclasses.replace(snapshot, earlier=earlier)
     reader.finish()
     watch = about["watch"]
     return TrackerState(
@@ -197,6 +246,8 @@ def _read(reader: Reader) -> TrackerState:
         tracked={t.departed: t for t in tracked},
         remembered=remembered,
         held_out=tuple(about["held_out"]),
+        lacking={v: tuple(rounds) for v, rounds in about.get("lacking", {}).items()},
+        health={number: Health(*known) for number, known in about.get("health", ())},
         snapshot=snapshot,
         span=span,
         origin=origin,
@@ -208,13 +259,3 @@ def _read(reader: Reader) -> TrackerState:
 def _reports(snapshot: Snapshot) -> list[ClassStatistics]:
     rest = [] if snapshot.rest is None else [snapshot.rest]
     return rest + [snapshot.holders[v] for v in sorted(snapshot.holders)]
-
-
-def _block(writer: Writer, data: bytes) -> None:
-    writer.numbers("Q", len(data))
-    writer.raw(data)
-
-
-def _unblock(reader: Reader) -> bytes:
-    (size,) = reader.numbers("Q")
-    return reader.raw(size)

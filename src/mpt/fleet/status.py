@@ -3,11 +3,12 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from mpt.core import NearestClassMean, StatisticsError
+from mpt.core.health import Verdict
 from mpt.fleet import state as states
 from mpt.fleet.roster import STATES, State
 from mpt.fleet.state import Tracked, TrackerState
@@ -48,6 +49,10 @@ class TrackedStatus:
         prototype_round: the round that its latest prototype is from.
         moved: Euclidean distance of its latest prototype from the deposit's.
         moved_mahalanobis: the same under the latest covariance; None where there is none.
+        reference_round: in the variant "cross": the round whose global model cross moments are made with; else None.
+        expected_error: the Mahalanobis distance of its prototype from the true one that is to be expected; None where
+            it was not reconstructed in the last round, or in a way that does not know.
+        verdict: "good", "degraded" or "lost": that error against the nearest other prototype.
     """
 
     state: State
@@ -60,6 +65,9 @@ class TrackedStatus:
     prototype_round: int
     moved: float | None
     moved_mahalanobis: float | None
+    reference_round: int | None
+    expected_error: float | None
+    verdict: Verdict | None
 
 
 @dataclass(frozen=True)
@@ -150,6 +158,7 @@ def status_of(state: TrackerState, names: Sequence[str] = ()) -> Status:
 def _tracked(state: TrackerState, one: Tracked) -> TrackedStatus:
     c, now = one.departed, state.prototypes[one.departed]
     known = bool(np.isfinite(now).all())
+    health = state.health.get(c)
     suspected = [v for v in state.roster.having("suspected") if c in state.remembered.get(v, {})]
     return TrackedStatus(
         state="departed" if c in state.held_out else "suspected",
@@ -162,6 +171,9 @@ def _tracked(state: TrackerState, one: Tracked) -> TrackedStatus:
         prototype_round=int(state.made[c]),
         moved=float(np.linalg.norm(now - one.deposit.prototype)) if known else None,
         moved_mahalanobis=_mahalanobis(state, one) if known else None,
+        reference_round=None if one.reference is None else one.reference.round,
+        expected_error=None if health is None else health.expected_error,
+        verdict=None if health is None else health.verdict,
     )
 
 
@@ -231,6 +243,21 @@ def prometheus(status: Status) -> str:
                 ],
             ),
             _gauge("prototype_moved", "Distance of a tracked prototype from its deposit.", moved),
+            _gauge(
+                "class_expected_error",
+                "Mahalanobis distance of a tracked prototype from the true one that is to be expected.",
+                [({"class": c.name}, t.expected_error) for c, t in tracked if t.expected_error is not None],
+            ),
+            _gauge(
+                "class_verdict",
+                "Whether that is the verdict on a tracked prototype.",
+                [
+                    ({"class": c.name, "verdict": verdict}, int(t.verdict == verdict))
+                    for c, t in tracked
+                    if t.verdict is not None
+                    for verdict in get_args(Verdict)
+                ],
+            ),
             _gauge("problems", "Problems in the last finished round.", [({}, len(status.problems))]),
         )
     )

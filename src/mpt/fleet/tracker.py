@@ -1,7 +1,7 @@
 """The server's side of the paper's algorithm for a whole fleet, whatever carries the messages and trains the model.
 
-    request = tracker.request()                     # to every vehicle, as request.to_bytes()
-    answer = request.answer(features, labels)       # on a vehicle, its samples under the round's global model
+    question = tracker.question()                   # to every vehicle, as question.to_bytes()
+    answer = question.answer(features, labels)      # on a vehicle, its samples under the round's global model
     outcome = tracker.close(answers, leaving)       # on the server: answers by vehicle id
     outcome.readout.predict(features)
 
@@ -16,17 +16,19 @@ import numpy as np
 
 from mpt.core import ClassStatistics, NearestClassMean, Reconstruction
 from mpt.core.validation import Floats
+from mpt.federation.cross_request import CrossRequest
 from mpt.federation.request import StatisticsRequest
 from mpt.fleet import state as states
 from mpt.fleet.answers import Taken, largest_answer, take
-from mpt.fleet.departures import settle
+from mpt.fleet.departures import Departures, settle
 from mpt.fleet.errors import FleetError
 from mpt.fleet.prototypes import Current, current
+from mpt.fleet.question import Question
 from mpt.fleet.remembered import offsets, still_known
 from mpt.fleet.roster import Decision, Roster, advance
 from mpt.fleet.settings import Settings
 from mpt.fleet.spread import watch_next
-from mpt.fleet.state import TrackerState
+from mpt.fleet.state import Health, TrackerState
 
 _EMPTY: Mapping[str, int] = {}
 
@@ -106,12 +108,30 @@ class Tracker:
 
     @property
     def largest_answer(self) -> int:
-        """Bytes: a longer answer to `request()` need not be received at all."""
-        return largest_answer(self.request(), self.settings.dim)
+        """Bytes: a longer answer to `question()` need not be received at all."""
+        return largest_answer(self.question(), self.settings.dim)
+
+    @property
+    def models_needed(self) -> tuple[int, ...]:
+        """The rounds whose global model is to be kept in the variant "cross": vehicles may lack it.
+
+        They are those that tracked classes have now, and the last that somebody answered in: should a vehicle be
+        missing in the next round, its deposit is from that one.
+        """
+        return models_needed(self.state)
+
+    @property
+    def lacking(self) -> Mapping[str, tuple[int, ...]]:
+        """By vehicle, the rounds of the reference models that it said it does not have: send them to it."""
+        return self.state.lacking
+
+    def question(self, round: int | None = None) -> Question:
+        """What to ask of every vehicle in the next round, or in a later one."""
+        return question_of(self.state, round)
 
     def request(self, round: int | None = None) -> StatisticsRequest:
-        """What to ask of every vehicle in the next round, or in a later one."""
-        return request_of(self.state, round)
+        """The question without cross moments: all of it, but in the variant "cross"."""
+        return self.question(round).statistics
 
     def close(
         self,
@@ -124,7 +144,7 @@ class Tracker:
         """End a round with the answers that came in time.
 
         Args:
-            answers: what `request.answer` gave on each vehicle, by the vehicle's id; a wrong one is refused and the
+            answers: what `question.answer` gave on each vehicle, by the vehicle's id; a wrong one is refused and the
                 round goes on. Whoever is not in here did not answer.
             leaving: vehicles that announced that they leave; where one has answered too, this is its last round.
             round: the round whose global model the features come from; default: the one after the last.
@@ -147,13 +167,19 @@ class Tracker:
         return tracker
 
 
-def request_of(state: TrackerState, round: int | None = None) -> StatisticsRequest:
+def question_of(state: TrackerState, round: int | None = None) -> Question:
     """What to ask of every vehicle after this state."""
     number = state.round + 1 if round is None else round
     if number <= state.round:
         raise FleetError(f"round: {number}, but round {state.round} is closed, should be a later one")
     lite = state.settings.variant == "lite"
-    return StatisticsRequest(
+    origin = np.zeros(state.settings.dim) if state.origin is None else state.origin
+    cross = {
+        c: CrossRequest(number, one.reference.round, one.reference.weights, one.reference.origin, origin)
+        for c, one in state.tracked.items()
+        if one.reference is not None
+    }
+    request = StatisticsRequest(
         number,
         state.settings.num_classes,
         watched=state.watch.classes,
@@ -162,6 +188,15 @@ def request_of(state: TrackerState, round: int | None = None) -> StatisticsReque
         span=state.span if lite else None,
         origin=state.origin,
     )
+    return Question(request, cross)
+
+
+def models_needed(state: TrackerState) -> tuple[int, ...]:
+    """See `Tracker.models_needed`."""
+    if state.settings.variant != "cross":
+        return ()
+    last = set() if state.snapshot is None else {state.snapshot.round}
+    return tuple(sorted(last | {one.reference.round for one in state.tracked.values() if one.reference is not None}))
 
 
 def close_round(
@@ -172,8 +207,8 @@ def close_round(
     rounds: Mapping[str, int] = _EMPTY,
 ) -> tuple[TrackerState, Outcome]:
     """The state after a round, and what came of it; see `Tracker.close`."""
-    settings, request = state.settings, request_of(state, round)
-    taken = take(settings, request, answers, rounds)
+    settings, question = state.settings, question_of(state, round)
+    request, taken = question.statistics, take(settings, question, answers, rounds)
     absent = {vehicle: f"its answer was refused ({why})" for vehicle, why in taken.refused.items()}
     roster, moves = advance(
         state.roster, request.round, taken.counts.keys(), leaving, grace=settings.grace, absent=absent
@@ -187,15 +222,18 @@ def close_round(
     counts = {v: c for v, c in {**state.counts, **taken.counts}.items() if roster.state(v) != "departed"}
     after = replace(state, counts=counts)
     watch, changes = watch_next(settings, state.watch, after.spread, departed.tracked.keys(), request.round)
-    decisions = (*refusals, *moves, *departed.decisions, *changes)
+    health = _health(now)
+    decisions = (*refusals, *moves, *departed.decisions, *changes, *_verdicts(state, health, request.round))
     after = replace(
         after,
         round=request.round,
         roster=roster,
         watch=watch,
         tracked=departed.tracked,
-        remembered={**known, **offsets(taken, roster, now.forecasts)} if settings.remember else {},
+        remembered={**known, **offsets(taken, roster, now.forecasts)} if settings.remembers else {},
         held_out=departed.held_out,
+        lacking=_lacking(state, departed, taken, roster),
+        health=health,
         snapshot=taken.snapshot or state.snapshot,
         prototypes=now.prototypes,
         made=now.made,
@@ -203,6 +241,32 @@ def close_round(
         problems=(*(f"vehicle {d.vehicle}: {d.why}" for d in refusals), *now.problems),
     )
     return _aimed(after, taken), _outcome(after, now, taken)
+
+
+def _lacking(state: TrackerState, departed: Departures, taken: Taken, roster: Roster) -> dict[str, tuple[int, ...]]:
+    """By what each vehicle answered last; models that are no longer needed are not lacking."""
+    needed = {one.reference.round for one in departed.tracked.values() if one.reference is not None}
+    there = {v: rounds for v, rounds in {**state.lacking, **taken.lacking}.items() if roster.state(v) != "departed"}
+    found = {v: tuple(r for r in rounds if r in needed) for v, rounds in sorted(there.items())}
+    return {v: rounds for v, rounds in found.items() if rounds}
+
+
+def _health(now: Current) -> dict[int, Health]:
+    return {
+        c: Health(float(made.expected_error), made.verdict)
+        for c, made in sorted(now.reconstructions.items())
+        if made.expected_error is not None and made.verdict is not None
+    }
+
+
+def _verdicts(state: TrackerState, health: Mapping[int, Health], round: int) -> tuple[Decision, ...]:
+    """The verdicts that are others than the round before."""
+    before = {c: known.verdict for c, known in state.health.items()}
+    return tuple(
+        Decision(round, "verdict", "", (c,), f"{known.verdict}, an error of {known.expected_error:.2g} is expected")
+        for c, known in health.items()
+        if known.verdict != before.get(c, "good")
+    )
 
 
 def _aimed(state: TrackerState, taken: Taken) -> TrackerState:

@@ -1,17 +1,18 @@
 """The vehicle's side of a round: train the global model on its own samples, report statistics under the new one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mpt.federation.request import StatisticsRequest
 from mpt.federation.trainings import Samples
 from mpt.fleet.errors import FleetError
-from mpt.fleet.exchange import Arrays, Ask, Reply
+from mpt.fleet.exchange import Arrays, Ask, Reply, fingerprint
+from mpt.fleet.question import Question
 from mpt.learning import Classifier, Settings, embed, generator, train
 from mpt.learning.training import channels_last
 
@@ -26,6 +27,8 @@ class Vehicle:
         samples: images (n, C, H, W) uint8 and labels (n,), on the model's device.
         settings: of local training.
         seed: with the round and the name, what training draws from.
+        memory: (n, d) float32, its samples' features by what they were made of, the latest last: under the models of
+            the last two reports, one of which may become a reference model, and under the reference models.
     """
 
     name: str
@@ -33,11 +36,11 @@ class Vehicle:
     samples: Samples
     settings: Settings
     seed: int = 0
+    memory: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
     def answer(self, ask: Ask, *, leaving: bool = False) -> Reply:
         """What it replies. A vehicle that leaves does not train any more; it still reports."""
         if ask.kind == "report":
-            load(self.model, ask.model)
             return Reply(self.name, ask.round, leaving, answer=self._report(ask))
         if leaving:
             return Reply(self.name, ask.round, leaving)
@@ -56,11 +59,40 @@ class Vehicle:
         return Reply(self.name, ask.round, samples=len(kept.labels), model=arrays(model.state_dict()))
 
     def _report(self, ask: Ask) -> bytes:
-        request = StatisticsRequest.from_bytes(ask.request)
-        if request.round != ask.round:
-            raise FleetError(f"request: of round {request.round}, but the message is of round {ask.round}")
-        features = embed(self.model, self.samples.images).double().cpu().numpy()
-        return request.answer(features, self.samples.labels.cpu().numpy())
+        question = Question.from_bytes(ask.request)
+        if question.round != ask.round:
+            raise FleetError(f"request: of round {question.round}, but the message is of round {ask.round}")
+        earlier = self._recall(ask) if ask.keep else {}
+        features = self._embed(ask.model)
+        if ask.keep:
+            self._remember(ask.model, features)
+        return question.answer(features, self.samples.labels.cpu().numpy(), earlier)
+
+    def _recall(self, ask: Ask) -> dict[int, NDArray[np.float32]]:
+        """By round, the samples' features under the reference models; others but the latest are forgotten."""
+        named = {number: f"{self._samples} {model}" for number, model in ask.references.items()}
+        for name in list(self.memory)[:-1]:
+            if name not in named.values():
+                del self.memory[name]
+        for model in ask.models.values():
+            self._remember(model, self._embed(model))
+        return {number: self.memory[name] for number, name in named.items() if name in self.memory}
+
+    def _embed(self, model: Arrays) -> NDArray[np.float32]:
+        load(self.model, model)
+        features: NDArray[np.float32] = embed(self.model, self.samples.images).float().cpu().numpy()
+        return features
+
+    def _remember(self, model: Arrays, features: NDArray[np.float32]) -> None:
+        name = f"{self._samples} {fingerprint(model)}"
+        self.memory.pop(name, None)
+        self.memory[name] = features
+
+    @cached_property
+    def _samples(self) -> str:
+        """What the samples are known by: with others, features under the same model are others."""
+        images, labels = self.samples.images.cpu().numpy(), self.samples.labels.cpu().numpy()
+        return fingerprint({"images": images, "labels": labels})
 
 
 def arrays(state: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:

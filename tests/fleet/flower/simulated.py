@@ -2,6 +2,8 @@
 
 import json
 import sys
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +15,8 @@ from mpt.federation.plan import Plan
 from mpt.fleet.flower.server_app import server_app
 from mpt.fleet.flower.vehicle_app import vehicle_app
 from mpt.learning import Settings
+from mpt.methods import Method
+from mpt.methods.registry import find_method
 
 ROUNDS, VEHICLES = 3, 8
 DATASET = "road?train=40&test=20"
@@ -30,28 +34,42 @@ SETTINGS = {
 }
 
 
+@dataclass
+class Noted:
+    """A method, and the prototypes that it gave by round."""
+
+    method: Method
+    given: dict[int, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.method, name)
+
+    def track(self, kept: Any, now: Any) -> Any:
+        kept, self.given[now.round] = self.method.track(kept, now)
+        return kept, self.given[now.round]
+
+
 def main() -> None:
     """Both, with one thread, as Ray's workers have."""
     torch.set_num_threads(1)
-    finished, settings = [], SETTINGS | {"state": sys.argv[1]}
+    variant = sys.argv[2]
+    finished, settings = [], SETTINGS | {"state": sys.argv[1], "variant": variant}
     run_simulation(
         server_app(finished.append, **settings), vehicle_app(**settings), num_supernodes=VEHICLES, backend_config=RAY
     )
     dataset = load(DATASET, image_size=28)
+    method = Noted(find_method({"mpt": "mpt", "cross": "mpt-x"}[variant]), {})
     plan = Plan(
         rare=dataset.class_index("truck"), methods=("mpt",), vehicles=VEHICLES, remaining=0.1, rounds=ROUNDS,
         depart_at=2, eval_every=1, settings=Settings(epochs=1, batch_size=16),
     )  # fmt: skip
-    federation = Federation(dataset, plan, torch.device("cpu"))
+    federation = Federation(dataset, plan, torch.device("cpu"), methods=[method])
     state, apart = federation.start(), []
     for one in finished:
         state, _ = federation.advance(state)
         seen = federation._seen(state.round, state.models, state.earlier)["held-out"]
-        prototypes, kept = np.array(seen.stats.means), state.kept["mpt"] if one.round > 2 else None
-        if kept is not None:
-            from mpt.core import reconstruct
-
-            prototypes[plan.rare] = reconstruct(kept, seen.stats).prototype
+        prototypes = np.array(seen.stats.means)
+        prototypes[plan.rare] = method.given.get(one.round, prototypes[plan.rare])
         away = np.linalg.norm(one.outcome.prototypes - prototypes, axis=1) / np.linalg.norm(prototypes, axis=1)
         apart.append(float(away.max()))
     decisions = [(d.round, d.what) for one in finished for d in one.outcome.decisions]

@@ -16,11 +16,12 @@ from mpt.fleet.store import open_store
 
 
 @pytest.mark.slow
-def test_eight_vehicles_have_the_engines_prototypes_for_three_rounds(tmp_path):
+@pytest.mark.parametrize("variant", ["mpt", "cross"])
+def test_eight_vehicles_have_the_engines_prototypes_for_three_rounds(tmp_path, variant):
     script = Path(__file__).with_name("simulated.py")
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_DISABLE_IMPORT_WARNING": "1"}
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)],
+        [sys.executable, str(script), str(tmp_path), variant],
         env={**os.environ, **quiet, "FLWR_HOME": str(tmp_path / "flower")},
         capture_output=True,
         text=True,
@@ -32,6 +33,11 @@ def test_eight_vehicles_have_the_engines_prototypes_for_three_rounds(tmp_path):
     assert len(found["apart"]) == 3
     assert max(found["apart"]) < 1e-4
     assert found["updated"] == [8, 8, 7]
-    assert [what for number, what in found["decisions"] if number == 2] == ["departed", "deposited", "held-out"]
-    assert read_status(open_store(tmp_path)).round == 3
+    decided = [what for number, what in found["decisions"] if number == 2]
+    assert decided == ["departed", "deposited", *["referenced"] * (variant == "cross"), "held-out"]
+    status = read_status(open_store(tmp_path))
+    assert status.round == 3
+    (tracked,) = [c.tracked for c in status.classes if c.tracked is not None]
+    assert tracked.reference_round == (2 if variant == "cross" else None)
+    assert tracked.verdict is not None or variant == "mpt"
     assert len((tmp_path / "rounds.jsonl").read_text().splitlines()) == 3

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Arrays, Ask, Reply
 
-MODEL, ASK, REPLY = "model", "mpt.ask", "mpt.reply"
+MODEL, ASK, REPLY, REFERENCE, FEATURES = "model", "mpt.ask", "mpt.reply", "mpt.reference.", "mpt.features"
 TYPES = {"train": "train", "report": "query.class_stats"}
 """Flower's message types."""
 _HEADER = 1024
@@ -18,8 +18,16 @@ _HEADER = 1024
 
 def ask_content(ask: Ask) -> RecordDict:
     """A question as the content of a message."""
-    config = ConfigRecord({"round": ask.round, "held-out": list(ask.held_out), "request": ask.request})
-    return RecordDict({MODEL: array_record(ask.model), ASK: config})
+    config: dict[str, Any] = {
+        "round": ask.round,
+        "held-out": list(ask.held_out),
+        "request": ask.request,
+        "keep": ask.keep,
+        "references": list(ask.references),
+        "fingerprints": list(ask.references.values()),
+    }
+    models = {f"{REFERENCE}{number}": array_record(model) for number, model in ask.models.items()}
+    return RecordDict({MODEL: array_record(ask.model), ASK: ConfigRecord(config), **models})
 
 
 def read_ask(content: RecordDict, kind: str) -> Ask:
@@ -31,9 +39,23 @@ def read_ask(content: RecordDict, kind: str) -> Ask:
     request = config.get("request", b"")
     if not isinstance(request, bytes):
         raise FleetError("request: should be bytes")
-    model = {name: array.numpy() for name, array in _model(content).items()}
-    classes = tuple(int(c) for c in held_out)
-    return Ask("train" if kind == "train" else "report", _integer(config, "round"), model, classes, request)
+    rounds, fingerprints = config.get("references", []), config.get("fingerprints", [])
+    if not isinstance(rounds, list) or not isinstance(fingerprints, list) or len(rounds) != len(fingerprints):
+        raise FleetError("references: should be as many rounds as fingerprints")
+    return Ask(
+        "train" if kind == "train" else "report",
+        _integer(config, "round"),
+        arrays_of(_model(content)),
+        tuple(int(c) for c in held_out),
+        request,
+        keep=bool(config.get("keep", False)),
+        references={int(str(number)): str(known) for number, known in zip(rounds, fingerprints, strict=True)},
+        models={
+            int(name.removeprefix(REFERENCE)): arrays_of(record)
+            for name, record in content.array_records.items()
+            if name.startswith(REFERENCE)
+        },
+    )
 
 
 def reply_content(reply: Reply) -> RecordDict:
@@ -86,6 +108,11 @@ def read_reply(content: RecordDict, like: Arrays, largest_answer: int, vehicle: 
 def array_record(model: Arrays) -> ArrayRecord:
     """A model as Flower's arrays."""
     return ArrayRecord({name: Array(np.asarray(array)) for name, array in model.items()})
+
+
+def arrays_of(record: ArrayRecord) -> dict[str, NDArray[Any]]:
+    """Flower's arrays as NumPy's."""
+    return {name: array.numpy() for name, array in record.items()}
 
 
 def _update(record: ArrayRecord, like: Arrays) -> dict[str, NDArray[Any]]:

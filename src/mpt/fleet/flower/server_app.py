@@ -130,7 +130,7 @@ def server_of(config: AppConfig, ready: Ready, grid: Grid) -> Server:
         ready.model,
         arrays(ready.model.state_dict()),
         tracker,
-        FlowerTransport(grid, config.vehicle_ids, 2 * tracker.largest_answer + 2**16),  # type: ignore[arg-type]
+        FlowerTransport(grid, config.vehicle_ids),  # type: ignore[arg-type]
         config.rules,
         {**key, **built, "mpt": mpt.__version__, "class_names": list(ready.classes)},
         open_store(config.state) if config.state else None,
@@ -159,6 +159,11 @@ def summary(finished: Finished, ready: Ready) -> dict[str, Any]:
         "bytes_down": finished.bytes_down,
         "bytes_up": finished.bytes_up,
         "tracked": [ready.classes[c] for c in sorted(finished.outcome.reconstructions)],
+        "verdicts": {
+            ready.classes[c]: made.verdict
+            for c, made in sorted(finished.outcome.reconstructions.items())
+            if made.verdict is not None
+        },
     }
     if ready.dataset is not None:
         record |= judge(ready.model, finished.model, finished.outcome.readout, ready.dataset.test, ready.classes)
@@ -172,7 +177,9 @@ def sentence(record: dict[str, Any], config: AppConfig) -> str:
         scores = f", accuracy {record['accuracy']:.3f}"
         if config.rare in record["f1"]:
             scores += f", F1 of {config.rare} {record['f1'][config.rare]:.3f}"
-    tracked = f", tracked: {', '.join(record['tracked'])}" if record["tracked"] else ""
+    verdicts = {name: f" ({verdict})" for name, verdict in record["verdicts"].items()}
+    named = ", ".join(f"{name}{verdicts.get(name, '')}" for name in record["tracked"])
+    tracked = f", tracked: {named}" if named else ""
     return (
         f"round {record['round']} of {config.num_rounds}: {record['updated']} of {record['asked']} updates, "
         f"{record['answered']} reports, {record['seconds']:.1f} s{scores}{tracked}"

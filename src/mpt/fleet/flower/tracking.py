@@ -17,6 +17,7 @@ from flwr.serverapp import Grid
 from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Ask, Failure, Reply
 from mpt.fleet.flower.mods import HELD_OUT
+from mpt.fleet.flower.records import arrays_of
 from mpt.fleet.flower.transport import FlowerTransport, Ids
 from mpt.fleet.log import DecisionLog
 from mpt.fleet.roster import Decision, check_id
@@ -47,9 +48,16 @@ def ask_statistics(
         round: default: the one after the tracker's last.
         ids: by what vehicles are known; see `FlowerTransport`.
     """
-    request = tracker.request(round)
-    transport = FlowerTransport(grid, ids, tracker.largest_answer)
-    ask = Ask("report", request.round, {k: v.numpy() for k, v in arrays.items()}, request=request.to_bytes())
+    if tracker.settings.variant == "cross":
+        raise FleetError("variant: 'cross', should be 'mpt' or 'lite' here: reference models are not sent")
+    request, transport = tracker.request(round), FlowerTransport(grid, ids)
+    ask = Ask(
+        "report",
+        request.round,
+        arrays_of(arrays),
+        request=request.to_bytes(),
+        largest_answer=tracker.largest_answer,
+    )
     nodes = sorted(transport.nodes())
     silent, replies, problems = set(nodes), dict[str, Reply](), list[str]()
     for node, reply in transport.ask(ask, nodes, deadline):

@@ -23,13 +23,11 @@ class FlowerTransport:
         grid: Flower's.
         ids: by what a vehicle is known: "node", Flower's node id, which belongs to the vehicle's key where nodes are
             authenticated; or "partition", what the vehicle says, for simulations, whose node ids change with every run.
-        largest_answer: bytes that an answer may have.
         pause: seconds between two looks for replies.
     """
 
     grid: Grid
     ids: Ids = "node"
-    largest_answer: int = 2**30
     pause: float = 0.2
 
     def nodes(self) -> Collection[str]:
@@ -38,9 +36,18 @@ class FlowerTransport:
 
     def ask(self, ask: Ask, nodes: Collection[str], seconds: float) -> Iterator[tuple[str, Reply | Failure]]:
         """Push to all, pull until all have replied or the time is over. A reply is known by the question's id."""
-        content, until = ask_content(ask), time.monotonic() + seconds
+        content, until = ask_content(ask.to("")), time.monotonic() + seconds
         kind, group = TYPES[ask.kind], str(ask.round)
-        messages = [Message(content, int(node), kind, ttl=seconds, group_id=group) for node in nodes]
+        messages = [
+            Message(
+                ask_content(ask.to(node)) if node in ask.wanting else content,
+                int(node),
+                kind,
+                ttl=seconds,
+                group_id=group,
+            )
+            for node in nodes
+        ]
         sent = dict(zip(self.grid.push_messages(messages), nodes, strict=True))
         while sent:
             for message in self.grid.pull_messages(list(sent)):
@@ -56,7 +63,7 @@ class FlowerTransport:
             return Failure(f"error {message.error.code}: {_last_line(message.error.reason)}")
         try:
             vehicle = node if self.ids == "node" else None
-            return read_reply(message.content, ask.model, self.largest_answer, vehicle)
+            return read_reply(message.content, ask.model, ask.largest_answer, vehicle)
         except FleetError as error:
             return Failure(f"its reply was refused: {error}")
 

@@ -1,18 +1,19 @@
 """The vehicle's app: `mpt.fleet.flower.vehicle_app:app` in a Flower project."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from flwr.app import Context, Message
+from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from mpt.federation.scenario import left_after, parse_events, present
 from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Ask
 from mpt.fleet.flower.config import AppConfig
-from mpt.fleet.flower.records import absence, read_ask, reply_content
+from mpt.fleet.flower.records import FEATURES, absence, array_record, arrays_of, read_ask, reply_content
 from mpt.fleet.holdings import loaded, own, shared
 from mpt.fleet.leave import LeaveFile
 from mpt.fleet.vehicle import Vehicle
@@ -45,10 +46,19 @@ def answer(message: Message, context: Context, kind: str, defaults: Mapping[str,
     if plays == "absent":
         return Message(absence(), reply_to=message)
     leaving = plays == "leaving" or (leave is not None and leave.asked)
+    vehicle = replace(vehicle, memory=_memory(context))
     reply = vehicle.answer(ask, leaving=leaving)
+    if ask.keep:
+        context.state[FEATURES] = array_record(vehicle.memory)
     if leave is not None and leaving:
         leave.answered()
     return Message(reply_content(reply), reply_to=message)
+
+
+def _memory(context: Context) -> dict[str, Any]:
+    """The features that this vehicle keeps between two messages; they stay on it."""
+    record = context.state.get(FEATURES)
+    return arrays_of(record) if isinstance(record, ArrayRecord) else {}
 
 
 @cache
