@@ -63,6 +63,14 @@ class Source:
         return head.partition(":")[0] == paper.loader and level == paper.level
 
     @property
+    def short(self) -> str:
+        """For headings: the paper's name for its own set only, else that of the stand-in."""
+        if self.real:
+            return f"{SETS[self.set].title} ({self.rare})"
+        head = split_options(self.spec)[0]
+        return f"stand-in {head.rpartition('/')[2].rpartition(':')[2]} ({self.rare})"
+
+    @property
     def label(self) -> str:
         """The data's name, and whether it is the paper's."""
         kind = f"real: {SETS[self.set].title}" if self.real else f"stand-in for {SETS[self.set].title}"
