@@ -143,7 +143,7 @@ def test_all_exhibits_from_end_to_end(whole):
         assert "stand-in for nuImages" in path.read_text()
     assert len(claims(folder)) == len(CLAIMS)
     assert {row["here"] for row in claims(folder)} <= {"agrees", "does not", "in part"}
-    assert re.search(r"\[\d+/\d+\] nuimages truck 2% cnn3, \d+ s", console.file.getvalue())
+    assert re.search(r"\[\d+/\d+\] stand-in road truck 2% cnn3, \d+ s", console.file.getvalue())
 
 
 @pytest.mark.slow

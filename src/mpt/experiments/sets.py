@@ -63,12 +63,17 @@ class Source:
         return head.partition(":")[0] == paper.loader and level == paper.level
 
     @property
-    def short(self) -> str:
+    def name(self) -> str:
         """For headings: the paper's name for its own set only, else that of the stand-in."""
         if self.real:
-            return f"{SETS[self.set].title} ({self.rare})"
+            return SETS[self.set].title
         head = split_options(self.spec)[0]
-        return f"stand-in {head.rpartition('/')[2].rpartition(':')[2]} ({self.rare})"
+        return f"stand-in {head.rpartition('/')[2].rpartition(':')[2]}"
+
+    @property
+    def short(self) -> str:
+        """The same with the class that departs."""
+        return f"{self.name} ({self.rare})"
 
     @property
     def label(self) -> str:
