@@ -37,6 +37,10 @@ class Recorded(Results):
             return None
         return self.recorded.get((wanted.set, wanted.remaining))
 
+    def name(self, wanted: Wanted) -> str:
+        """With the set that stands for the paper's."""
+        return f"{SOURCES[wanted.set].short} {100 * wanted.remaining:g}% {wanted.backbone}"
+
 
 def read(path: Path) -> dict[tuple[str, float], Outcome]:
     """The outcomes of a table that benchmarks/real_images.py wrote."""

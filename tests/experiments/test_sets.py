@@ -54,3 +54,11 @@ def test_only_what_the_loader_of_a_set_reads_is_called_real(source, real):
     assert ("(real: " in source.label) is real
     assert ("(stand-in for " in source.label) is not real
     assert source.spec in source.label
+    assert source.short.startswith("stand-in ") is not real
+
+
+def test_headings_name_the_stand_in():
+    assert Source("nuimages", "parquet:/data/cifar10", "truck").short == "stand-in cifar10 (truck)"
+    assert Source("nuimages", "road?train=100", "truck").short == "stand-in road (truck)"
+    assert Source("nuimages", "npz:/data/nuimages.npz", "truck").short == "stand-in nuimages.npz (truck)"
+    assert Source("nuimages", "nuimages:/data/n", "truck").short == "nuImages (truck)"

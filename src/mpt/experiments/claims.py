@@ -46,7 +46,7 @@ def found(results: Results, wanted: Iterable[Wanted]) -> Found:
     for one in dict.fromkeys(wanted):
         outcome = results.of(one)
         if outcome is not None:
-            made.append((f"{one.set} {100 * one.remaining:g}% {one.backbone}", outcome))
+            made.append((results.name(one), outcome))
     return made
 
 
@@ -116,7 +116,7 @@ def _lite_on_fine(results: Results) -> Verdict:
         sum(f1(o, "mpt-lite") < strongest(o)[1] < f1(o, "mpt") for _, o in some),
         len(some),
         len(wanted),
-        "".join(f"; {n.split()[1]}: lite {number(f1(o, 'mpt-lite'))}, {LABELS[strongest(o)[0]]} "
+        "".join(f"; {n}: lite {number(f1(o, 'mpt-lite'))}, {LABELS[strongest(o)[0]]} "
                 f"{number(strongest(o)[1])}, MPT {number(f1(o, 'mpt'))}" for n, o in some),
     )  # fmt: skip
 

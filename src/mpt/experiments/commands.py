@@ -59,7 +59,7 @@ def reproduce_command(
         say(f"stopped; the same command goes on with the cells in {folder / 'cells'}")
         raise typer.Exit(130) from None
     for path in made.files:
-        if path.suffix == ".md" and path.stem in exhibits:
+        if path.suffix == ".md" and (path.stem in exhibits or (path.stem == "claims" and "all" in exhibits)):
             click.echo(path.read_text(encoding="utf-8"))
     if made.missing:
         say(f"{len(made.missing)} cells are missing: {'; '.join(made.missing[:3])}{' ...' if made.missing[3:] else ''}")

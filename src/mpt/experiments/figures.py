@@ -110,7 +110,7 @@ def fig2a(results: Results) -> Figure:
 def fig2b(results: Results) -> Figure:
     """How far an estimate's in-span part is from the oracle's."""
     outcome = results.of(fig2_wanted(results))
-    named = {"remaining-mean": "direct: mean of the remaining samples", "mpt:in-span": "barycentric"}
+    named = {"remaining-mean": "direct (remaining)", "mpt:in-span": "barycentric"}
     chart = lines("fig2b", outcome, named, "in_span_error", "Euclidean distance inside the span", None)
     table = _ends("fig2b", "mean after the departure", outcome, named, ("in_span_error",), mean=True)
     return Figure("fig2b", "Figure 2 (b): error of the in-span part", (Panel("fig2b", "", chart),), table)
@@ -119,7 +119,7 @@ def fig2b(results: Results) -> Figure:
 def fig2c(results: Results) -> Figure:
     """How far the residual stored at departure is from the oracle's."""
     outcome = results.of(fig2_wanted(results))
-    named = {"mpt:stored-residual": "stored residual's error", "mpt:in-span": "length of the oracle's residual"}
+    named = {"mpt:stored-residual": "stored residual's error", "mpt:in-span": "oracle residual's length"}
     chart = lines("fig2c", outcome, named, "out_of_span_error", "Euclidean distance outside the span", None)
     table = _ends("fig2c", "at the last round", outcome, named, ("out_of_span_error",))
     return Figure("fig2c", "Figure 2 (c): the out-of-span residual", (Panel("fig2c", "", chart),), table)
@@ -269,7 +269,7 @@ def fig5(results: Results) -> Figure:
 COMPONENTS = {
     "frozen": "Frozen Prototype",
     "mpt:in-span": "Barycentric Prototype",
-    "mpt:stored-residual": "Barycentric + Stored Residual",
+    "mpt:stored-residual": "Bary. + Stored Residual",
     "mpt": "MPT",
 }
 

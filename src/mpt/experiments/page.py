@@ -18,7 +18,7 @@ _STYLE = (
     "td.missing{color:var(--soft);font-style:italic}td.text{text-align:left;white-space:normal}"
     "nav{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:.9375rem}a{color:var(--accent)}"
     "table.exhibit thead th{text-align:right}table.exhibit th.left{text-align:left}"
-    "tr.apart td,tr.apart th{color:var(--soft)}.small{font-size:.875rem}"
+    "tr.apart td,tr.apart th{color:var(--soft)}td small{font-weight:400}.small{font-size:.875rem}"
 )
 
 

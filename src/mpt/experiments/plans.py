@@ -8,7 +8,7 @@ from typing import Any, Literal
 from mpt.config import make_config
 from mpt.data import Dataset
 from mpt.experiments.cells import Cell
-from mpt.experiments.sets import SETS, SetName, Source, loaded
+from mpt.experiments.sets import SetName, Source, loaded
 from mpt.methods import METHODS
 
 Study = Literal["main", "preliminary", "loss", "departure"]
@@ -197,12 +197,7 @@ def _cell(scale_name: str, source: Source, seeds: int, wanted: Wanted) -> Cell:
     rare = dataset.class_index(source.rare) if wanted.rare is None else wanted.rare
     settings["rare"] = dataset.classes[rare]
     config = make_config(settings)
-    parts = [wanted.set, dataset.classes[rare], f"{100 * wanted.remaining:g}%", wanted.backbone]
+    parts = [source.name, dataset.classes[rare], f"{100 * wanted.remaining:g}%", wanted.backbone]
     when = f", departure after {depart_at}" if wanted.depart_at else ""
     what = "" if wanted.study == "main" else f", {wanted.study}"
     return Cell(config, dataset.fingerprint(), rare, " ".join(parts) + what + when)
-
-
-def paper_title(name: SetName) -> str:
-    """A set's name in the paper."""
-    return SETS[name].title

@@ -186,8 +186,8 @@ def _shade(index: int, of: int) -> str:
     return f"#{red:02x}{green:02x}{blue:02x}"
 
 
-def standalone(drawing: str, looks: Sequence[Look]) -> str:
-    """A drawing as an SVG file: plain colours on white, no variables, for LaTeX, editors and browsers."""
+def standalone(drawing: str, looks: Sequence[Look], caption: str) -> str:
+    """A drawing as an SVG file: plain colours on white, no variables, and below it what it was made from."""
     colours = "".join(
         f".s{k.index} .line,.s{k.index} .leader,.s{k.index} .span{{stroke:{k.light}}}"
         f".s{k.index} .mark,.s{k.index} .end,.s{k.index} .band{{fill:{k.light}}}"
@@ -195,7 +195,10 @@ def standalone(drawing: str, looks: Sequence[Look]) -> str:
         if f'"s{k.index}"' in drawing
     )
     head, rest = drawing.split(">", 1)
-    size = head.split('viewBox="0 0 ')[1].split('"')[0].split()
-    head = head.replace("<svg", f'<svg xmlns="http://www.w3.org/2000/svg" width="{size[0]}" height="{size[1]}"', 1)
-    ground = '<rect width="100%" height="100%" fill="#fff"/>'
-    return f"{head}><style>{_STYLE}{colours}</style>{ground}{rest}\n"
+    before, box = head.split('viewBox="0 0 ', 1)
+    sides, after = box.split('"', 1)
+    width, height = (float(side) for side in sides.split())
+    before = before.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
+    below = f'width="{n(width)}" height="{n(height + 22)}" viewBox="0 0 {n(width)} {n(height + 22)}"'
+    ground = '<rect width="100%" height="100%" fill="#fff"/>' + text(0, height + 12, caption, "tick")
+    return f"{before}{below}{after}><style>{_STYLE}{colours}</style>{ground}{rest}\n"

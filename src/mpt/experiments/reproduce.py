@@ -113,6 +113,7 @@ def _write(results: Results, names: Sequence[str], out: Path, png: bool, say: Ca
         written.append(out / name)
 
     exhibits = {name: made(name, results) for name in names}
+    sources = [source.label for source in results.lab.sources.values()]
     claims = judged(results)
     for thing in (*exhibits.values(), claims):
         table = thing if isinstance(thing, Table) else thing.table
@@ -121,11 +122,12 @@ def _write(results: Results, names: Sequence[str], out: Path, png: bool, say: Ca
             put(f"{table.name}.csv", table.csv())
             put(f"{table.name}.tex", table.latex())
         if isinstance(thing, Figure):
+            shown = results.lab.sources.get("nuimages")  # every figure is of the main set
+            caption = f"{shown.label if shown else ''}, scale {results.lab.scale.name}"
             for panel in thing.panels:
                 if panel.drawing is not None:
                     drawing = drawn(panel.drawing, *SIZE)
-                    put(f"{panel.name}.svg", standalone(drawing, list(LOOKS.values())))
-    sources = [source.label for source in results.lab.sources.values()]
+                    put(f"{panel.name}.svg", standalone(drawing, list(LOOKS.values()), caption))
     if png:
         written += _pngs([path for path in written if path.suffix == ".svg"], say)
     put("index.html", page(exhibits, claims, sources, results.lab.scale.name))
@@ -148,7 +150,7 @@ def _pngs(drawings: Sequence[Path], say: Callable[[str], None]) -> list[Path]:
             elif inkscape:
                 command = [inkscape, str(svg), "--export-dpi=192", f"--export-filename={target}"]
             else:
-                width, height = (int(side) for side in SIZE)
+                width, height = int(SIZE[0]), int(SIZE[1]) + 22
                 flags = ["--headless", "--no-sandbox", "--disable-gpu", "--force-device-scale-factor=2"]
                 where = [f"--user-data-dir={place}", f"--window-size={width},{height}"]
                 shot = f"--screenshot={target.resolve()}"

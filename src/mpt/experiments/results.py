@@ -76,6 +76,12 @@ class Results:
             )
         return self._read[cell.key]
 
+    def name(self, wanted: Wanted) -> str:
+        """Of a cell, for sentences: never that of the paper's set where a stand-in is used."""
+        source = self.lab.sources.get(wanted.set)
+        where = source.short if source else f"no data for {SETS[wanted.set].title}"
+        return f"{where} {100 * wanted.remaining:g}% {wanted.backbone}"
+
     def missing(self, wanted: Iterable[Wanted]) -> list[str]:
         """A sentence for each cell that is not there."""
         told = []

@@ -63,6 +63,19 @@ class Source:
         return head.partition(":")[0] == paper.loader and level == paper.level
 
     @property
+    def name(self) -> str:
+        """For headings: the paper's name for its own set only, else that of the stand-in."""
+        if self.real:
+            return SETS[self.set].title
+        head = split_options(self.spec)[0]
+        return f"stand-in {head.rpartition('/')[2].rpartition(':')[2]}"
+
+    @property
+    def short(self) -> str:
+        """The same with the class that departs."""
+        return f"{self.name} ({self.rare})"
+
+    @property
     def label(self) -> str:
         """The data's name, and whether it is the paper's."""
         kind = f"real: {SETS[self.set].title}" if self.real else f"stand-in for {SETS[self.set].title}"

@@ -211,11 +211,12 @@ class Display:
                 self.bar.update(self.tasks[key], completed=seed * cell.config.rounds + number)
         elif kind == "note":
             self._line(f"{cell.label}: {figures}")
-        elif kind == "done" and key not in self.done:
-            self.done.add(key)
-            if figures is not None:
+        elif kind == "done":
+            if figures is not None:  # by a process of ours, though another one may have been first to see it
                 self.computed.append(key)
-            self._ended(cell, "" if figures is None else f", {figures:.0f} s")
+            if key not in self.done:
+                self.done.add(key)
+                self._ended(cell, "" if figures is None else f", {figures:.0f} s")
         elif kind == "failed" and key not in self.failed:
             self.failed[key] = figures
             self._ended(cell, f" failed: {figures}")
