@@ -3,6 +3,8 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -190,3 +192,44 @@ def test_a_sweep_over_several_jobs(tmp_path):
     assert not result.failed
     manifest = json.loads((Store(tmp_path).folder(cells[0]) / "manifest.json").read_text())
     assert manifest["device"] == "cpu"
+
+
+STOPPED = """
+import sys
+from pathlib import Path
+from mpt.experiments.cells import Store
+from mpt.experiments.sweep import sweep
+from tests.experiments.test_cells import cell, quiet
+
+if __name__ == "__main__":
+    cells = [cell(str(i), remaining=0.1 + 0.02 * i, rounds=15, methods="frozen") for i in range(2)]
+    try:
+        sweep(cells, Store(Path(sys.argv[1])), jobs=2, device="cpu", console=quiet())
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_all_processes_with_their_checkpoints_written(tmp_path):
+    script, store = tmp_path / "stopped.py", Store(tmp_path / "store")
+    script.write_text(STOPPED)
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}:{root}"}
+    process = subprocess.Popen(
+        [sys.executable, script, store.path], env=environment, start_new_session=True, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 300
+    while len(list(store.path.glob("*/checkpoint/*"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=120) == 130
+    one, other = (cell(str(i), remaining=0.1 + 0.02 * i, rounds=15, methods="frozen") for i in range(2))
+    with store.claimed(one) as ours, store.claimed(other) as too:
+        assert ours
+        assert too
+    assert not store.finished(one)
+    messages = []
+    work([one], store, "cpu", time.time(), messages.append)
+    assert any("it goes on after round" in m[2] for m in messages if m[0] == "note")
+    assert store.finished(one)
