@@ -55,10 +55,11 @@ def by_hand(fleet, c, there, *, before, then, now, reference=None):
 
 
 def close_to(found, expected):
+    """To what is left of float16 cross moments, three digits each."""
     scale = np.linalg.norm(expected.prototype)
-    assert np.linalg.norm(found.prototype - expected.prototype) < 1e-5 * scale
-    assert found.alpha == pytest.approx(expected.alpha, abs=1e-4)
-    assert found.expected_error == pytest.approx(expected.expected_error, rel=1e-3)
+    assert np.linalg.norm(found.prototype - expected.prototype) < 2e-3 * scale
+    assert found.alpha == pytest.approx(expected.alpha, abs=0.01)
+    assert found.expected_error == pytest.approx(expected.expected_error, rel=0.05, abs=0.01)
     assert (found.verdict, found.samples) == (expected.verdict, expected.samples)
 
 
@@ -114,7 +115,7 @@ def test_whoever_lacks_the_model_is_named_and_fits_in_once_it_has_it():
     now = {"round": 4, "watched": [RARE], "staying": "bcd"}
     without = by_hand(fleet, RARE, "bcd", before="abcd", then=2, now=now)
     assert outcome.reconstructions[RARE].samples == 6
-    assert outcome.reconstructions[RARE].expected_error == pytest.approx(without.expected_error, rel=0.05)
+    assert outcome.reconstructions[RARE].expected_error == pytest.approx(without.expected_error, rel=0.05, abs=0.01)
     assert outcome.problems == ()
     (outcome,) = play(fleet, server, "bcdj")
     assert server.lacking == {}
@@ -138,9 +139,9 @@ def test_with_too_few_cross_moments_it_is_as_in_mpt_for_that_round(lacking, enou
     play(fleet, server, "abcd", "abcd", "bcd")
     (outcome,) = play(fleet, server, "bcd", lacking=lacking)
     made = outcome.reconstructions[RARE]
-    assert (made.verdict is not None) == enough
+    as_in_mpt = mpt.reconstruct(server.state.tracked[RARE].deposit, outcome.statistics)
+    assert (made != as_in_mpt) == enough
     if not enough:
-        assert made == mpt.reconstruct(server.state.tracked[RARE].deposit, outcome.statistics)
         (problem,) = outcome.problems
         there = 100 * (3 - len(lacking))
         assert (

@@ -93,7 +93,7 @@ class Noted(MptX):
 
 
 def test_it_gives_what_the_one_machine_engine_gives(dataset, calm):
-    """With the same global models; the engine sends float32 about other origins, and knows parts of last time."""
+    """With the same global models; the engine sends about other origins, cross moments as float16."""
     plan = Plan(
         rare=TRUCK, methods=("mpt-x",), vehicles=VEHICLES, remaining=0.1, rounds=ROUNDS, depart_at=2, eval_every=1,
         settings=TRAINING, engine="plain",
@@ -107,8 +107,8 @@ def test_it_gives_what_the_one_machine_engine_gives(dataset, calm):
     for finished in calm[2:]:
         made = finished.outcome.reconstructions[TRUCK]
         prototype, notes = method.given[finished.round]
-        assert np.linalg.norm(made.prototype - prototype) < 3e-6 * np.linalg.norm(prototype)
-        assert made.expected_error == pytest.approx(notes["expected_error"], rel=1e-4)
+        assert np.linalg.norm(made.prototype - prototype) < 1e-3 * np.linalg.norm(prototype)
+        assert made.expected_error == pytest.approx(notes["expected_error"], rel=0.02)
         assert made.verdict is not None
         np.testing.assert_array_equal(finished.outcome.prototypes[TRUCK], made.prototype)
 
@@ -183,7 +183,6 @@ def test_where_all_have_forgotten_it_is_as_in_mpt_for_one_round(dataset, holding
         return answer
 
     rounds = list(server(dataset, everybody(vehicles, **{f"_{v}": forgetful(vehicles[v]) for v in range(3)})).rounds(5))
-    assert rounds[3].outcome.reconstructions[TRUCK].verdict is None
     assert any("as in the variant mpt in this round" in problem for problem in rounds[3].outcome.problems)
     np.testing.assert_array_equal(rounds[4].outcome.prototypes, calm[4].outcome.prototypes)
 

@@ -99,12 +99,12 @@ def test_how_far_a_tracked_prototype_can_be_trusted(crossed):
     assert all(SAMPLE.fullmatch(line) for line in text.splitlines() if not line.startswith("#"))
 
 
-def test_without_cross_moments_in_the_last_round_there_is_no_verdict(crossed):
-    server, _ = crossed
-    server.close(paper_fleet().cross_answers(server.question(), "bcd", lacking="bcd"))
-    tracked = status_of(server.state).classes[RARE].tracked
-    assert (tracked.reference_round, tracked.verdict, tracked.expected_error) == (3, None, None)
-    assert "class_verdict{" not in prometheus(status_of(server.state))
+def test_without_cross_moments_in_the_last_round_the_error_is_that_of_mpt(crossed):
+    server, before = crossed
+    outcome = server.close(paper_fleet().cross_answers(server.question(), "bcd", lacking="bcd"))
+    made, tracked = outcome.reconstructions[RARE], status_of(server.state).classes[RARE].tracked
+    assert (tracked.reference_round, tracked.verdict, tracked.expected_error) == (3, made.verdict, made.expected_error)
+    assert made.expected_error > 2 * before.expected_error
 
 
 def test_labels_are_escaped():
