@@ -108,4 +108,4 @@ def parse_sources(given: Iterable[str], *, stand_ins: bool) -> dict[SetName, Sou
 @cache
 def loaded(spec: str, image_size: int | None, per_class: int) -> Dataset:
     """The samples that a run of these settings sees, read once a process."""
-    return load(spec, image_size=image_size).limited(per_class)
+    return load(spec, image_size=image_size, per_class=per_class)
