@@ -3,6 +3,8 @@
 import csv
 import io
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -208,3 +210,13 @@ def test_figures_as_png(whole, tmp_path):
     made = reproduce(["fig4"], folder, scale="tiny", data=DATA, compute=False, png=True)
     (picture,) = [path for path in made.files if path.suffix == ".png"]
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_the_quick_scale_as_a_user_starts_it(tmp_path):
+    """The whole command of the README, on the embedded stand-ins."""
+    line = [sys.executable, "-m", "mpt", "reproduce", "all", "--out", str(tmp_path / "all"), "--device", "cpu"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=1800, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "missing" not in (tmp_path / "all" / "table2.md").read_text()
+    assert {row["here"] for row in claims(tmp_path / "all")} <= {"agrees", "does not", "in part"}
