@@ -18,7 +18,7 @@ help:
 demo: .venv/ready
 	$(BIN)/mpt run --dataset road --rare truck --per-class 300 --rounds 25 --epochs 2 \
 	  --eval-every 1 --slow-every 5 --out runs/demo --overwrite \
-	  --methods fedavg,ccvr,icarl,sdc,ldc,frozen,remaining-mean,mpt,mpt-lite,oracle,oracle-train
+	  --methods fedavg,ccvr,icarl,sdc,ldc,frozen,remaining-mean,mpt,mpt-lite,mpt-x,oracle,oracle-train
 
 tour: .venv/ready
 	$(BIN)/python examples/core_tour.py
