@@ -202,7 +202,7 @@ from mpt.experiments.sweep import sweep
 from tests.experiments.test_cells import cell, quiet
 
 if __name__ == "__main__":
-    cells = [cell(str(i), remaining=0.1 + 0.02 * i, rounds=15, methods="frozen") for i in range(2)]
+    cells = [cell(str(i), remaining=0.1 + 0.02 * i, rounds=5000, methods="frozen") for i in range(2)]
     try:
         sweep(cells, Store(Path(sys.argv[1])), jobs=2, device="cpu", console=quiet())
     except KeyboardInterrupt:
@@ -220,16 +220,22 @@ def test_ctrl_c_stops_all_processes_with_their_checkpoints_written(tmp_path):
         [sys.executable, script, store.path], env=environment, start_new_session=True, stderr=subprocess.DEVNULL
     )
     deadline = time.monotonic() + 300
-    while len(list(store.path.glob("*/checkpoint/*"))) < 2 and time.monotonic() < deadline:
+    while len({p.parent for p in store.path.glob("*/checkpoint/*.checkpoint")}) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(timeout=120) == 130
-    one, other = (cell(str(i), remaining=0.1 + 0.02 * i, rounds=15, methods="frozen") for i in range(2))
+    one, other = (cell(str(i), remaining=0.1 + 0.02 * i, rounds=5000, methods="frozen") for i in range(2))
     with store.claimed(one) as ours, store.claimed(other) as too:
         assert ours
         assert too
     assert not store.finished(one)
     messages = []
-    work([one], store, "cpu", time.time(), messages.append)
+
+    def until_it_goes_on(message):
+        messages.append(message)
+        if message[0] == "round":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work([one], store, "cpu", time.time(), until_it_goes_on)
     assert any("it goes on after round" in m[2] for m in messages if m[0] == "note")
-    assert store.finished(one)
