@@ -31,7 +31,7 @@ def test_eight_vehicles_have_the_engines_prototypes_for_three_rounds(tmp_path, v
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert len(found["apart"]) == 3
-    assert max(found["apart"]) < 1e-4
+    assert max(found["apart"]) < (1e-3 if variant == "cross" else 1e-4)  # cross moments travel as float16
     assert found["updated"] == [8, 8, 7]
     decided = [what for number, what in found["decisions"] if number == 2]
     assert decided == ["departed", "deposited", *["referenced"] * (variant == "cross"), "held-out"]
@@ -39,5 +39,5 @@ def test_eight_vehicles_have_the_engines_prototypes_for_three_rounds(tmp_path, v
     assert status.round == 3
     (tracked,) = [c.tracked for c in status.classes if c.tracked is not None]
     assert tracked.reference_round == (2 if variant == "cross" else None)
-    assert tracked.verdict is not None or variant == "mpt"
+    assert tracked.verdict is not None
     assert len((tmp_path / "rounds.jsonl").read_text().splitlines()) == 3
