@@ -16,32 +16,20 @@ for package in ("pandas", "pydantic", "torch", "typer"):
 from typer.testing import CliRunner
 
 from mpt.commands import app
-from mpt.config import ConfigError, make_config
+from mpt.config import ConfigError
 from mpt.methods import METHODS, MethodError, find_method
 from mpt.record import Record, RecordError
 from mpt.replay import replay, replayed_rounds
 from mpt.report.reader import read_run
 from mpt.simulation import plan_of, simulate
+from tests.test_simulation import small as unrecorded
 
 EXAMPLE = f"{Path(__file__).parents[1] / 'examples' / 'my_method.py'}:MyMethod"
 OWN = ("fedavg", "fedlc", "ccvr", "icarl", "sdc", "ldc:all", "mpt", "mpt-lite", "oracle", "oracle-train", "live")
 
 
 def small(*methods, **settings):
-    given = {
-        "dataset": "road?train=20&test=5",
-        "image_size": 28,
-        "vehicles": 4,
-        "remaining": 0.1,
-        "rounds": 6,
-        "depart_at": 2,
-        "eval_every": 2,
-        "epochs": 1,
-        "methods": methods,
-        "record": True,
-        **settings,
-    }
-    return make_config(given)
+    return unrecorded(*methods, record=True, **settings)
 
 
 def call(*arguments):

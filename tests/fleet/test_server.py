@@ -7,7 +7,6 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 
-from mpt.data import load
 from mpt.federation.engine import Federation
 from mpt.federation.plan import Plan
 from mpt.fleet import FleetError, Tracker
@@ -22,19 +21,7 @@ from mpt.learning import Settings, build
 
 TRUCK, VEHICLES, OWNER = 2, 4, 3
 TRAINING = Settings(epochs=1, batch_size=16)
-
-
-@pytest.fixture(scope="module")
-def dataset():
-    return load("road?train=40&test=20", image_size=28)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def fresh(dataset):

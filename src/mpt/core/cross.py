@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from mpt.core import validation as check
 from mpt.core.errors import StatisticsError
 from mpt.core.linalg import dot, gram
+from mpt.core.sums import ClassSums
 from mpt.core.validation import Floats, Ints, same
-from mpt.core.value import Value
 from mpt.core.wire import Reader, WireType, Writer
 
 _KIND = b"X"
@@ -34,7 +34,7 @@ class Still(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CrossStatistics(Value):
+class CrossStatistics(ClassSums):
     """Class-level sums over a set of samples under two models. They add up: `a + b`, `sum(reports)`.
 
     C classes, feature dimension d; z is a feature under the reference model, the global model in the round of a
@@ -155,22 +155,6 @@ class CrossStatistics(Value):
             raise StatisticsError("features: too large, their products overflow float64; scale them down")
         counts = np.bincount(classes, minlength=num_classes)
         return cls(counts, before_sums, sums, products, cross, a, earlier_centre, centre)
-
-    @property
-    def num_classes(self) -> int:
-        """C."""
-        return len(self.counts)
-
-    @property
-    def dim(self) -> int:
-        """d, the feature dimension."""
-        return int(self.sums.shape[1])
-
-    @property
-    def means(self) -> Floats:
-        """(C, d): the prototypes under the current model, `origin` added back; NaN rows without samples."""
-        with np.errstate(invalid="ignore"):
-            return self.sums / self.counts[:, None] + self.origin
 
     @property
     def earlier_means(self) -> Floats:

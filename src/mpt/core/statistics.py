@@ -15,8 +15,8 @@ from mpt.core import validation as check
 from mpt.core.equations import outside, span_basis
 from mpt.core.errors import StatisticsError
 from mpt.core.linalg import gram
+from mpt.core.sums import ClassSums
 from mpt.core.validation import Floats, Ints, same
-from mpt.core.value import Value
 from mpt.core.wire import Reader, WireType, Writer
 
 _KIND = b"S"
@@ -25,7 +25,7 @@ _DIGEST_SIZE = 8
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ClassStatistics(Value):
+class ClassStatistics(ClassSums):
     """Class-level sums over a set of samples, about `origin`. They add up: `a + b`, `sum(reports)`.
 
     C classes, feature dimension d; h is a feature less `origin`. The arrays are read-only.
@@ -140,22 +140,6 @@ class ClassStatistics(Value):
         return cls(
             np.bincount(classes, minlength=num_classes), sums, squares, products, watched_classes, span_rows, centre
         )
-
-    @property
-    def num_classes(self) -> int:
-        """C."""
-        return len(self.counts)
-
-    @property
-    def dim(self) -> int:
-        """d, the feature dimension."""
-        return int(self.sums.shape[1])
-
-    @property
-    def means(self) -> Floats:
-        """(C, d): the prototypes, `origin` added back; NaN rows where a class has no sample."""
-        with np.errstate(invalid="ignore"):
-            return self.sums / self.counts[:, None] + self.origin
 
     @property
     def overall_mean(self) -> Floats:
