@@ -29,7 +29,7 @@ OWN = ("fedavg", "fedlc", "ccvr", "icarl", "sdc", "ldc:all", "mpt", "mpt-lite", 
 
 
 def small(*methods, **settings):
-    return unrecorded(*methods, record=True, **settings)
+    return unrecorded(*methods, **{"record": True, **settings})
 
 
 def call(*arguments):
