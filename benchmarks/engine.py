@@ -1,12 +1,13 @@
 """The fast engine against the reference loop, on a GPU and at the paper's scale.
 
     python benchmarks/real_images.py pack FOLDER PACKED     # once: FOLDER/NAME-{train,test}.parquet
-    python benchmarks/engine.py PACKED [--only whole grid backbones kernels precision profile] [--out OUT]
+    python benchmarks/engine.py PACKED [--only whole grid backbones methods kernels precision profile] [--out OUT]
 
 - whole: cifar10, truck, 2%: one training of 100 rounds, every training-free method read out in every round, CCVR and
   LDC in every tenth; against rounds of the reference loop, timed in the same call.
 - grid: four fractions by three seeds of it, advanced together.
 - backbones: rounds of ResNet-18 on cars-bodytype at 64 x 64, fast against reference.
+- methods: runs with one method each, read out in every round: what it adds to a training whose rounds nobody reads.
 - kernels: those of one training step, with the least bytes they must move and the operations they must do, against
   this card's copy rate and bfloat16 matrix rate, measured in the same call.
 - precision: one epoch of round 1 by every trainer, its error against float64 relative to how far the model moved, and
@@ -120,6 +121,19 @@ def backbones(folder: Path) -> list[list[object]]:
     return rows
 
 
+def methods(dataset: Dataset, rounds: int) -> list[list[object]]:
+    """What a method adds to a round, beside training as the engine does it, and with nothing beside it."""
+    rows: list[list[object]] = []
+    base = replace(plan_for(dataset, rounds), methods=("frozen",), eval_every=rounds, slow_every=None)
+    unread = timed(lambda: run(dataset, base, device=DEVICE))
+    rows.append([f"methods: none, {rounds} rounds", unread, "s"])
+    for name in ("mpt", "mpt-lite", "mpt-x"):
+        plan = replace(base, methods=(name,), eval_every=1)
+        read = timed(lambda plan=plan: run(dataset, plan, device=DEVICE))
+        rows.append([f"methods: {name} in every round", 100 * (read / unread - 1), "% over none"])
+    return rows
+
+
 def ceilings() -> tuple[float, float]:
     """Bytes a second of a large copy, read and written, and bfloat16 operations a second of a large product."""
     big, square = (
@@ -226,6 +240,7 @@ def main() -> None:
             "whole": lambda: whole(cifar, args.rounds),
             "grid": lambda: grid(cifar, args.rounds),
             "backbones": lambda: backbones(args.folder),
+            "methods": lambda: methods(cifar, args.rounds),
             "kernels": lambda: kernels(cifar),
             "precision": lambda: precision(cifar),
         }

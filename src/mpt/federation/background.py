@@ -1,8 +1,9 @@
-"""Work that goes on beside training: on a GPU in a thread of its own and a stream of its own, elsewhere at once."""
+"""Work that goes on beside training: on a GPU in threads and streams of their own, elsewhere at once."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any, TypeVar
 
@@ -11,39 +12,43 @@ import torch
 SMALL = 256
 """Up to this feature dimension the server's matrices are faster with one thread than with several that wait."""
 
+MOST_WORKERS = 4
+"""Threads that share Python's lock: with more they wait for each other."""
+
 Result = TypeVar("Result")
 
 
 class Background:
-    """Does one piece of work after the other; what it gives is asked for later."""
+    """Does some pieces of work while something else goes on; what they give is asked for later."""
 
-    def __init__(self, device: torch.device, *, beside: bool = True) -> None:
-        self.device = device
-        self._worker, self._stream = None, None
+    def __init__(self, device: torch.device, *, beside: bool = True, pieces: int = 1) -> None:
+        self.device, self._workers = device, None
         if beside and device.type == "cuda":
-            self._worker = ThreadPoolExecutor(1, "readout")
-            self._stream = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
+            self._workers = ThreadPoolExecutor(min(pieces, MOST_WORKERS), "readout")
+            self._own = threading.local()
 
     def __enter__(self) -> "Background":
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._worker is not None:
-            self._worker.shutdown(cancel_futures=True)
+        if self._workers is not None:
+            self._workers.shutdown(cancel_futures=True)
 
-    def submit(self, work: Callable[[], Result]) -> Callable[[], Result]:
-        """Begin; calling what comes back waits for the result. All that is queued on the device is done before."""
-        if self._worker is None:
-            result = work()
-            return lambda: result
+    def submit(self, work: Sequence[Callable[[], Result]]) -> Callable[[], list[Result]]:
+        """Begin; calling what comes back waits for the results. All that is queued on the device is done before."""
+        if self._workers is None:
+            results = [piece() for piece in work]
+            return lambda: results
         torch.cuda.current_stream(self.device).synchronize()
-        return self._worker.submit(self._on_a_stream, work).result
+        begun = [self._workers.submit(self._on_a_stream, piece) for piece in work]
+        return lambda: [piece.result() for piece in begun]
 
     def _on_a_stream(self, work: Callable[[], Result]) -> Result:
-        assert self._stream is not None
-        with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
+        if not hasattr(self._own, "stream"):
+            self._own.stream = torch.cuda.Stream(self.device, priority=-1)  # type: ignore[no-untyped-call]
+        with torch.cuda.device(self.device), torch.cuda.stream(self._own.stream):
             result = work()
-            self._stream.synchronize()
+            self._own.stream.synchronize()
         return result
 
 
@@ -64,11 +69,30 @@ def few_threads(dim: int) -> AbstractContextManager[Any]:
     NumPy and SciPy have each their own threads, and torch has others; idle ones spin for a while and take the cores
     from those that work.
     """
-    controller = _controller()
-    if dim > SMALL or controller is None:
-        return nullcontext()
-    limited: AbstractContextManager[Any] = controller.limit(limits=1, user_api="blas")
-    return limited
+    return nullcontext() if dim > SMALL else _one_thread()
+
+
+_inside, _lock = 0, threading.Lock()
+_limit: Any = None
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """The limit is the process's: the first who comes sets it, the last who leaves lifts it."""
+    global _inside, _limit  # noqa: PLW0603 - so is what it counts
+    with _lock:
+        controller = _controller()
+        if _inside == 0 and controller is not None:
+            _limit = controller.limit(limits=1, user_api="blas")
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0 and _limit is not None:
+                _limit.restore_original_limits()
+                _limit = None
 
 
 @cache

@@ -86,7 +86,8 @@ def rounds_together(
     """
     first = federations[0]
     coming, finished, pending = list(states), list(states), None
-    with Background(first.device, beside=first.plan.precision != "float32") as background:
+    beside = first.plan.precision != "float32"
+    with Background(first.device, beside=beside, pieces=len(federations)) as background:
         while True:
             trained = _train_together(federations, coming) if coming[0].round < first.plan.rounds else None
             if pending is not None:
@@ -95,7 +96,8 @@ def rounds_together(
                 yield finished, [rows for _, rows in done]
             if trained is None:
                 return
-            pending = background.submit(partial(_finish_together, federations, finished, trained))
+            work = [partial(_finish, f, s, mine) for f, s, mine in zip(federations, finished, trained, strict=True)]
+            pending = background.submit(work)
             coming = [f.trained(s, mine) for f, s, mine in zip(federations, coming, trained, strict=True)]
 
 
@@ -110,11 +112,9 @@ def _train_together(federations: Sequence["Federation"], states: Sequence[State]
     return [{key: next(models) for key in some} for some in jobs]
 
 
-def _finish_together(
-    federations: Sequence["Federation"], states: Sequence[State], trained: Sequence[Trained]
-) -> list[tuple[State, list[Row]]]:
-    with precisely(federations[0].plan.precision):
-        return [f.finish(state, mine) for f, state, mine in zip(federations, states, trained, strict=True)]
+def _finish(federation: "Federation", state: State, trained: Trained) -> tuple[State, list[Row]]:
+    with precisely(federation.plan.precision):
+        return federation.finish(state, trained)
 
 
 def run_together(

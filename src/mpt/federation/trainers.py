@@ -4,7 +4,7 @@ All draw the same samples in the same order as `train_plain`, so that in float32
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from mpt.federation.plan import Precision
 from mpt.federation.trainings import Job, Samples, Trainer, train_plain, train_vehicle
 from mpt.learning import Classifier, LearningError, RunningAverage, Settings, generator
 from mpt.learning.backbones.cnn3 import CNN3
-from mpt.learning.graphed import GraphedSteps, can_be_graphed
+from mpt.learning.graphed import GraphedSteps, advance, can_be_graphed
 from mpt.learning.losses import calibration
 from mpt.learning.randomness import isolated
 from mpt.learning.stacked.layout import CHANNELS, Layout
@@ -237,29 +237,56 @@ class _Vehicle(NamedTuple):
 
 @dataclass
 class GraphedTrainer:
-    """One vehicle after the other, any backbone on a GPU."""
+    """Some vehicles at a time, any backbone on a GPU, each on a stream of its own.
+
+    Attributes:
+        most: how many vehicles at a time, where their models fit into half of the memory that is free.
+    """
 
     precision: Precision = "bfloat16"
     compiled: bool = False
-    _steps: GraphedSteps | None = None
+    most: int = 12
+    _lanes: list[GraphedSteps] = field(default_factory=list)
+    _free: int = 0
 
     def __call__(self, model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
         """The averaged models, one a job."""
         exact = self.precision == "float32"
         with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=not exact):
-            return [self._train(model, job) for job in jobs]
+            return self._train(model, jobs)
 
-    def _train(self, model: Classifier, job: Job) -> dict[str, Tensor]:
-        if self._steps is None or self._steps.settings != job.settings:
-            self._steps = GraphedSteps(model, job.settings, mixed=self.precision == "bfloat16", compiled=self.compiled)
-        running = RunningAverage(model)
-        for vehicle, samples in sorted(job.vehicles.items()):
-            if not len(samples.labels):
-                continue
-            drawn = generator(job.seed, "training", job.round, vehicle)
-            shift = _shift(samples, model.num_classes) if job.calibrates else None
-            running.add(self._steps.train(job.start, samples.images, samples.labels, drawn, shift), len(samples.labels))
-        return {name: tensor.contiguous() for name, tensor in running.state().items()}
+    def _train(self, model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
+        if self._lanes and self._lanes[0].settings != jobs[0].settings:
+            self._lanes.clear()
+        work = [
+            _Vehicle(j, v, s) for j, job in enumerate(jobs) for v, s in sorted(job.vehicles.items()) if len(s.labels)
+        ]
+        averages = [RunningAverage(model) for _ in jobs]
+        while work:
+            some = self._portion(model, jobs[0].settings, len(work))
+            advance([(lane, self._steps(lane, jobs[w.job], w)) for lane, w in zip(some, work, strict=False)])
+            for lane, w in zip(some, work, strict=False):
+                averages[w.job].add(lane.model.state_dict(), len(w.samples.labels))
+            work = work[len(some) :]
+        return [{name: tensor.contiguous() for name, tensor in running.state().items()} for running in averages]
+
+    def _steps(self, lane: GraphedSteps, job: Job, who: "_Vehicle") -> Iterator[None]:
+        drawn = generator(job.seed, "training", job.round, who.vehicle)
+        shift = _shift(who.samples, lane.model.num_classes) if job.calibrates else None
+        return lane.steps(job.start, who.samples.images, who.samples.labels, drawn, shift)
+
+    def _portion(self, model: Classifier, settings: Settings, vehicles: int) -> list[GraphedSteps]:
+        """Lanes for so many of the vehicles that the portions are about equal; one at first, to see what it takes."""
+        free = torch.cuda.mem_get_info(model.head.weight.device)[0]
+        if len(self._lanes) == 1:
+            self.most = min(self.most, 1 + free // max(2 * (self._free - free), 2**26))
+        wanted = min(self.most, vehicles) if self._lanes else 1
+        self._free = self._free or free
+        while len(self._lanes) < wanted:
+            mixed = self.precision == "bfloat16"
+            self._lanes.append(GraphedSteps(model, settings, mixed=mixed, compiled=self.compiled))
+        portions = -(-vehicles // len(self._lanes))
+        return self._lanes[: -(-vehicles // portions)]
 
 
 def _shift(samples: Samples, num_classes: int) -> Tensor:

@@ -1,7 +1,7 @@
 """Any backbone on a GPU: a vehicle's training step captured as a CUDA graph, in channels-last and mixed precision."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ MOST_GRAPHS = 24
 
 
 class GraphedSteps:
-    """A model of its own on a CUDA device, whose steps are replayed.
+    """A model and a stream of its own on a CUDA device, where steps are replayed.
 
     The parameters and SGD's velocities stay in place. Forward and backward passes run in bfloat16 where `mixed`, the
     parameters, the loss and BatchNorm's statistics in float32. With `compiled`, whole batches go through torch.compile,
@@ -32,27 +32,28 @@ class GraphedSteps:
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.velocities = [torch.zeros_like(p) for p in self.parameters]
         self.shift = torch.zeros(model.num_classes, device=self.device)
+        self.stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
         self._held: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
 
-    def train(
+    def steps(
         self,
         start: Mapping[str, Tensor],
         images: Tensor,
         labels: Tensor,
         generator: torch.Generator,
         shift: Tensor | None,
-    ) -> Mapping[str, Tensor]:
-        """The model after one vehicle's round: its own state dict, overwritten by the next call."""
+    ) -> Iterator[None]:
+        """One vehicle's round, queued step by step on the current stream; `model` then is what came of it."""
         self.model.load_state_dict(start)
         torch._foreach_zero_(self.velocities)
         self.shift.copy_(torch.zeros_like(self.shift) if shift is None else shift)
-        for _ in range(self.settings.epochs):
-            epoch = draw_epoch(len(labels), self.model.image_size, self.settings.augment, generator, self.device)
+        size, augment = self.model.image_size, self.settings.augment
+        epochs = [draw_epoch(len(labels), size, augment, generator, self.device) for _ in range(self.settings.epochs)]
+        for epoch in epochs:
             for batch in batches(len(labels), self.settings.batch_size):
                 self._take(take(images, epoch, batch), labels[epoch.order[batch]])
-        state: Mapping[str, Tensor] = self.model.state_dict()
-        return state
+                yield
 
     def _take(self, images: Tensor, labels: Tensor) -> None:
         size = len(labels)
@@ -67,18 +68,15 @@ class GraphedSteps:
             self._step(images, labels)
 
     def _capture(self, images: Tensor, labels: Tensor) -> None:
-        """The step as a graph, after some on a side stream; the model and velocities are then as before."""
+        """The step as a graph, after some without one; the model and velocities are then as before."""
         changing = [*self.model.state_dict().values(), *self.velocities]
         before = [tensor.clone() for tensor in changing]
         held = images.clone(), labels.clone()
-        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                self._step(*held)
-        torch.cuda.current_stream(self.device).wait_stream(stream)
+        for _ in range(3):
+            self._step(*held)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+        stream = torch.cuda.current_stream(self.device)  # whose workspaces no other graph uses
+        with torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
             self._step(*held)
         with torch.no_grad():
             for tensor, was in zip(changing, before, strict=True):
@@ -92,6 +90,22 @@ class GraphedSteps:
         loss = functional.cross_entropy(logits.float() - self.shift, labels)
         gradients = torch.autograd.grad(loss, self.parameters)
         descend(self.parameters, self.velocities, list(gradients), self.settings)
+
+
+def advance(rounds: Sequence[tuple[GraphedSteps, Iterator[None]]]) -> None:
+    """The rounds of several vehicles, each on its own stream, a step of each in turn: small kernels overlap."""
+    device = rounds[0][0].device
+    caller = torch.cuda.current_stream(device)
+    for lane, _ in rounds:
+        lane.stream.wait_stream(caller)
+    going = list(rounds)
+    while going:
+        for lane, steps in tuple(going):
+            with torch.cuda.stream(lane.stream):
+                if next(steps, going) is going:
+                    going.remove((lane, steps))
+    for lane, _ in rounds:
+        caller.wait_stream(lane.stream)
 
 
 @torch.no_grad()

@@ -1,0 +1,105 @@
+"""`mpt reproduce --scale paper` on a machine that has a GPU but neither pyarrow nor a way to install it.
+
+    python benchmarks/real_images.py pack FOLDER PACKED                 # where pyarrow is
+    python benchmarks/paper_scale.py PACKED OUT table2 beyond [--seeds 3] [--seconds 500] [--cells cells.tar.gz]
+    python benchmarks/paper_scale.py FOLDER OUT all --show --cells OUT/cells.tar.gz     # back at home
+
+PACKED has cifar10, cars-bodytype and cars-sedansize, as `pack` writes them; with FOLDER/NAME-{train,test}.parquet in
+its place they are read from there. They stand in for nuImages and for coarse and fine Car-1000. OUT gets the exhibits
+and `cells.tar.gz`: the cells that are finished, written anew every half minute, so that little is lost where the
+machine goes away. `--cells` takes such a file of an earlier call: what it has is not computed again.
+"""
+
+import argparse
+import io
+import shutil
+import tarfile
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from real_images import unpack
+from rich.console import Console
+
+from mpt.data import save_npz
+from mpt.experiments.reproduce import reproduce
+
+SETS = {
+    "nuimages": ("cifar10", "truck,cat,automobile"),
+    "car1000-coarse": ("cars-bodytype", "van,pickup"),
+    "car1000-fine": ("cars-sedansize", "subcompact"),
+}
+KEPT = ("config.toml", "manifest.json", "metrics.csv", "costs.csv", "diagnostics.csv", "confusion.csv")
+
+
+def sources(folder: Path, place: Path) -> list[str]:
+    """What `mpt reproduce --data` takes, for packed sets by way of files in `place`."""
+    made = []
+    for name, (dataset, classes) in SETS.items():
+        if (folder / f"{dataset}.npz").exists():
+            spec = f"npz:{save_npz(unpack(folder, dataset), place / f'{dataset}.npz')}"
+        else:
+            spec = f"parquet:{folder / dataset}"
+        made.append(f"{name}={spec}:{classes}")
+    return made
+
+
+def keep(cells: Path, target: Path) -> None:
+    """The finished cells' tables as one file."""
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w:gz") as archive:
+        for manifest in sorted(cells.glob("*/manifest.json")):
+            if '"finished": true' in manifest.read_text(encoding="utf-8"):
+                for name in KEPT:
+                    archive.add(manifest.parent / name, f"{manifest.parent.name}/{name}")
+    partial = target.with_suffix(".partial")
+    partial.write_bytes(written.getvalue())
+    partial.replace(target)
+
+
+def main() -> None:
+    """See the head of this file."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("exhibits", nargs="+")
+    parser.add_argument("--work", type=Path, default=Path("runs/paper"))
+    parser.add_argument("--cells", type=Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--show", action="store_true")
+    args = parser.parse_args()
+    cells = args.work / "cells"
+    cells.mkdir(parents=True, exist_ok=True)
+    args.out.mkdir(parents=True, exist_ok=True)
+    if args.cells:
+        with tarfile.open(args.cells) as archive:
+            archive.extractall(cells, filter="data")
+
+    def keep_on() -> None:
+        while True:
+            time.sleep(30)
+            keep(cells, args.out / "cells.tar.gz")
+
+    threading.Thread(target=keep_on, daemon=True).start()
+    with tempfile.TemporaryDirectory() as place:
+        made = reproduce(
+            args.exhibits,
+            args.work,
+            scale="paper",
+            data=sources(args.folder, Path(place)),
+            seeds=args.seeds,
+            jobs=1,
+            compute=not args.show,
+            seconds=args.seconds,
+            console=Console(width=150),
+        )
+    keep(cells, args.out / "cells.tar.gz")
+    for path in made.files:
+        shutil.copy(path, args.out)
+    print(f"{len(made.missing)} cells are missing", *made.missing[:60], sep="\n    ")
+
+
+if __name__ == "__main__":
+    main()
