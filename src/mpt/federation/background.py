@@ -1,9 +1,9 @@
 """Work that goes on beside training: on a GPU in threads and streams of their own, elsewhere at once."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from typing import Any, TypeVar
 
@@ -22,15 +22,19 @@ class Background:
     """Does some pieces of work while something else goes on; what they give is asked for later."""
 
     def __init__(self, device: torch.device, *, beside: bool = True, pieces: int = 1) -> None:
-        self.device, self._workers = device, None
+        self.device, self._workers, self._limit = device, None, ExitStack()
         if beside and device.type == "cuda":
-            self._workers = ThreadPoolExecutor(min(pieces, MOST_WORKERS), "readout")
+            self._several = min(pieces, MOST_WORKERS)
+            self._workers = ThreadPoolExecutor(self._several, "readout")
             self._own = threading.local()
 
     def __enter__(self) -> "Background":
+        if self._workers is not None and self._several > 1:
+            self._limit.enter_context(few_threads(0))  # where it is the process's, one thread must not lift another's
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._limit.close()
         if self._workers is not None:
             self._workers.shutdown(cancel_futures=True)
 
@@ -69,30 +73,11 @@ def few_threads(dim: int) -> AbstractContextManager[Any]:
     NumPy and SciPy have each their own threads, and torch has others; idle ones spin for a while and take the cores
     from those that work.
     """
-    return nullcontext() if dim > SMALL else _one_thread()
-
-
-_inside, _lock = 0, threading.Lock()
-_limit: Any = None
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """The limit is the process's: the first who comes sets it, the last who leaves lifts it."""
-    global _inside, _limit  # noqa: PLW0603 - so is what it counts
-    with _lock:
-        controller = _controller()
-        if _inside == 0 and controller is not None:
-            _limit = controller.limit(limits=1, user_api="blas")
-        _inside += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _inside -= 1
-            if _inside == 0 and _limit is not None:
-                _limit.restore_original_limits()
-                _limit = None
+    controller = _controller()
+    if dim > SMALL or controller is None:
+        return nullcontext()
+    limited: AbstractContextManager[Any] = controller.limit(limits=1, user_api="blas")
+    return limited
 
 
 @cache
