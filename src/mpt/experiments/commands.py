@@ -18,18 +18,19 @@ def add_to(app: typer.Typer) -> None:
 def reproduce_command(
     exhibits: Annotated[
         list[str], typer.Argument(metavar="EXHIBIT...", help="table1 to table3, fig2a to fig2d, fig4 to fig7, "
-                                  "departure, or all")
+                                  "departure, beyond, or all")
     ],
     data: Annotated[
         list[str] | None,
         typer.Option(help="what stands for a set of the paper, as nuimages=DATASET:CLASS; also car1000-coarse, "
-                     "car1000-fine; once each"),
+                     "car1000-fine; once each; further classes for beyond as CLASS,CLASS"),
     ] = None,
     scale: Annotated[str, typer.Option(help="paper, or quick: minutes on two cores, to see that it runs")] = "quick",
     out: Annotated[Path | None, typer.Option(help="folder; default: runs/reproduce-SCALE")] = None,
     seeds: Annotated[int | None, typer.Option(help="how many; default: paper 3, quick 1")] = None,
     jobs: Annotated[int | None, typer.Option(help="processes; default: one a GPU, or one a core")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    seconds: Annotated[float | None, typer.Option(help="begin no further cell after these")] = None,
     show: Annotated[bool, typer.Option("--show", help="compute nothing, show what is there")] = False,
     png: Annotated[bool, typer.Option("--png", help="figures as PNG besides SVG")] = False,
 ) -> None:  # fmt: skip
@@ -46,8 +47,8 @@ def reproduce_command(
 
     try:
         made = reproduce(
-            exhibits, folder, scale=scale, data=data or (), seeds=seeds, jobs=jobs, device=device, compute=not show,
-            png=png, console=err, say=say,
+            exhibits, folder, scale=scale, data=data or (), seeds=seeds, jobs=jobs, device=device, seconds=seconds,
+            compute=not show, png=png, console=err, say=say,
         )  # fmt: skip
     except (ConfigError, DataError) as error:
         raise click.UsageError(str(error)) from error

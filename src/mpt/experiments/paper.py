@@ -9,6 +9,7 @@ LABELS = {
     "icarl": "iCaRL",
     "sdc": "SDC",
     "ldc": "LDC",
+    "ldc:all": "LDC, all samples",
     "frozen": "Frozen prototype",
     "mpt-lite": "MPT-lite",
     "mpt": "MPT",

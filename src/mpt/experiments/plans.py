@@ -11,7 +11,7 @@ from mpt.experiments.cells import Cell
 from mpt.experiments.sets import SetName, Source, loaded
 from mpt.methods import METHODS
 
-Study = Literal["main", "preliminary", "loss", "departure"]
+Study = Literal["main", "preliminary", "loss", "departure", "beyond"]
 FURTHER = tuple(name for name in ("mpt-x",) if name in METHODS)
 """Methods beyond the paper that get a row of their own."""
 
@@ -20,10 +20,11 @@ TABLE = ("ccvr", "icarl", "sdc", "ldc", "frozen", "mpt-lite", "mpt", *FURTHER, "
 
 PARTS = ("mpt:in-span", "mpt:stored-residual", "mpt:predicted", "mpt:measured", "mpt:trained")
 METHODS_OF: dict[Study, tuple[str, ...]] = {
-    "main": ("fedavg", *TABLE, "remaining-mean", "oracle-train"),
+    "main": ("fedavg", *TABLE, "ldc:all", "remaining-mean", "oracle-train"),
     "preliminary": ("fedavg", "fedavg:live", "live", "remaining-mean", "mpt:in-span", "mpt:stored-residual", "mpt"),
     "loss": ("live", "remaining-mean"),
     "departure": ("frozen", "remaining-mean", "mpt", "mpt-lite", "oracle-train"),
+    "beyond": (*FURTHER, "mpt", "ldc:all", "remaining-mean", "frozen", "oracle-train"),
 }
 
 
@@ -45,6 +46,7 @@ class Scale:
         eval_every: of cells whose rounds no figure shows.
         slow_every: of those whose rounds are shown.
         seeds: how many, unless the user says otherwise.
+        beyond: whether `beyond` has more cells than Table 2: the further classes, and ResNet-18.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Scale:
     slow_every: int
     seeds: int
     backbones: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    beyond: bool = False
 
 
 PAPER = Scale(
@@ -88,6 +91,7 @@ PAPER = Scale(
     slow_every=10,
     seeds=3,
     backbones={"cnn3": {}, "resnet18": {}, "mobilenetv3": {}, "vit-tiny": {}},
+    beyond=True,
 )
 _TINY = {"per_class": 16, "vehicles": 3, "rounds": 3, "depart_at": 2, "batch_size": 8, "epochs": 2}
 _LONGER = {**_TINY, "batch_size": 4, "epochs": 3}  # until BatchNorm's statistics have come through all its layers
@@ -154,9 +158,14 @@ class Lab:
         if name not in self.sources:
             return []
         dataset = self.dataset(name)
-        rare = dataset.class_index(self.sources[name].rare)
+        rare = self.sources[name].indices(dataset)[0]
         others = [c for c in range(dataset.num_classes) if c != rare]
         return [rare, *others][: self.scale.classes]
+
+    def further(self, name: SetName) -> list[int]:
+        """The further classes of a set that has a source."""
+        source = self.sources[name]
+        return list(source.indices(self.dataset(name))[1:]) if source.further else []
 
     def cell(self, wanted: Wanted) -> Cell | None:
         """The run that a wanted cell is; None where its set has no source."""
@@ -170,7 +179,10 @@ def _cell(scale_name: str, source: Source, seeds: int, wanted: Wanted) -> Cell:
     scale = SCALES[scale_name]
     own = dict(scale.backbones.get(wanted.backbone, {}))
     shown = wanted.study in ("preliminary", "loss") or (
-        wanted.set == "nuimages" and wanted.backbone == "cnn3" and wanted.remaining in (*scale.budgets, 0.02)
+        wanted.study != "beyond"
+        and wanted.set == "nuimages"
+        and wanted.backbone == "cnn3"
+        and wanted.remaining in (*scale.budgets, 0.02)
     )
     depart_at = wanted.depart_at or own.pop("depart_at", scale.depart_at)
     rounds = own.pop("rounds", scale.rounds)
@@ -194,7 +206,8 @@ def _cell(scale_name: str, source: Source, seeds: int, wanted: Wanted) -> Cell:
     if wanted.study == "main" and wanted.set == "nuimages" and wanted.backbone == "cnn3":
         settings["methods"] += PARTS
     dataset = loaded(source.spec, settings["image_size"], settings["per_class"])
-    rare = dataset.class_index(source.rare) if wanted.rare is None else wanted.rare
+    named = source.indices(dataset)
+    rare = named[0] if wanted.rare is None else wanted.rare
     settings["rare"] = dataset.classes[rare]
     config = make_config(settings)
     parts = [source.name, dataset.classes[rare], f"{100 * wanted.remaining:g}%", wanted.backbone]

@@ -1,9 +1,11 @@
 """`reproduce`: compute the cells of some exhibits, and write exhibits, claims and page from what there is."""
 
+import math
 import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +56,7 @@ def reproduce(
     seeds: int | None = None,
     jobs: int | None = None,
     device: str = "auto",
+    seconds: float | None = None,
     compute: bool = True,
     png: bool = False,
     console: Console | None = None,
@@ -69,11 +72,13 @@ def reproduce(
         seeds: how many; None: as the scale has it.
         jobs: processes; None: one a GPU, or one a core.
         device: as in `RunConfig`.
+        seconds: after these no further cell is begun, and those that are running end; None: all are computed.
         compute: False: only show what is there.
         png: PNG files as well, where a program that draws SVG is installed.
         console: for progress.
         say: takes a sentence for the user.
     """
+    until = math.inf if seconds is None else time.time() + seconds
     if scale not in SCALES:
         raise ConfigError(f"scale: {scale!r}, should be one of {', '.join(SCALES)}")
     unknown = [n for n in names if n not in EXHIBITS and n != "all"]
@@ -82,18 +87,30 @@ def reproduce(
         raise ConfigError(f"exhibit: {what}, should be one of {', '.join(EXHIBITS)}, all")
     if (seeds is not None and seeds < 1) or (jobs is not None and jobs < 1):
         raise ConfigError(f"{'seeds' if seeds is not None and seeds < 1 else 'jobs'}: should be at least 1")
-    chosen = list(EXHIBITS) if "all" in names else [n for n in EXHIBITS if n in names]
+    if seconds is not None and not seconds > 0:
+        raise ConfigError(f"seconds: {seconds:g}, should be above 0")
+    ordered = in_order(names)
+    chosen = [n for n in EXHIBITS if n in ordered]
     sources = parse_sources(data, stand_ins=scale == "quick")
     lab = Lab(SCALES[scale], sources, seeds or SCALES[scale].seeds)
     results = Results(lab, Store(out / "cells"))
-    wanted = [w for name in chosen for w in EXHIBITS[name].wanted(results)]
+    wanted = [w for name in ordered for w in EXHIBITS[name].wanted(results)]
     swept = None
     if compute:
-        cells = results.cells(wanted)
-        swept = sweep(cells, results.store, jobs=jobs or _jobs(device), device=device, console=console or Console())
+        jobs = jobs or _jobs(device)
+        swept = sweep(
+            results.cells(wanted, jobs), results.store, jobs=jobs, device=device, until=until,
+            console=console or Console(),
+        )  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     files = _write(results, chosen, out, png, say)
     return Reproduction(out, tuple(files), swept, tuple(results.missing(wanted)))
+
+
+def in_order(names: Sequence[str]) -> list[str]:
+    """The exhibits asked for in the order in which one process computes them: Table 2, then as they are named."""
+    every = EXHIBITS if "all" in names else ()
+    return sorted(dict.fromkeys([*(n for n in names if n != "all"), *every]), key=lambda n: n != "table2")
 
 
 def _jobs(device: str) -> int:

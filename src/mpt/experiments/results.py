@@ -1,6 +1,6 @@
 """What the cells have measured, as the exhibits ask for it."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,10 +42,17 @@ class Outcome:
         """At the last round, by seed."""
         return {s: v[self.rounds] for s, v in self.curve(method, column).seeds.items() if self.rounds in v}
 
-    def after(self, method: str, column: str = "rare_f1") -> dict[int, float]:
-        """Mean over the rounds after the departure in which the method was read out, by seed."""
+    def shared(self, methods: Iterable[str]) -> frozenset[int]:
+        """The rounds after the departure in which all of these methods that were read out at all were."""
+        rounds = [{n for n in self.curve(m).points if n > self.depart_at} for m in methods]
+        read_out = [some for some in rounds if some]
+        return frozenset(set.intersection(*read_out)) if read_out else frozenset()
+
+    def after(self, method: str, column: str = "rare_f1", rounds: Container[int] | None = None) -> dict[int, float]:
+        """Mean over the rounds after the departure, or those of `rounds`, in which the method was read out, by seed."""
         seeds = self.curve(method, column).seeds
-        later = {s: [x for n, x in v.items() if n > self.depart_at] for s, v in seeds.items()}
+        counted = range(self.depart_at + 1, self.rounds + 1) if rounds is None else rounds
+        later = {s: [x for n, x in v.items() if n in counted] for s, v in seeds.items()}
         return {seed: float(np.mean(values)) for seed, values in later.items() if values}
 
     def cost(self, method: str, *columns: str) -> float | None:
@@ -80,6 +87,8 @@ class Results:
         """Of a cell, for sentences: never that of the paper's set where a stand-in is used."""
         source = self.lab.sources.get(wanted.set)
         where = source.short if source else f"no data for {SETS[wanted.set].title}"
+        if source and wanted.rare is not None:
+            where = f"{source.name} ({self.lab.dataset(wanted.set).classes[wanted.rare]})"
         return f"{where} {100 * wanted.remaining:g}% {wanted.backbone}"
 
     def missing(self, wanted: Iterable[Wanted]) -> list[str]:
@@ -94,9 +103,13 @@ class Results:
                 told.append(f"{cell.label}: {failure or 'not computed yet'}")
         return list(dict.fromkeys(told))
 
-    def cells(self, wanted: Iterable[Wanted]) -> list[Cell]:
-        """Those that have data, the longest first, so that processes end at about the same time."""
+    def cells(self, wanted: Iterable[Wanted], jobs: int = 1) -> list[Cell]:
+        """Those that have data, as they are asked for; for several processes the longest first, so that these end at
+        about the same time.
+        """
         found = [cell for one in wanted if (cell := self.lab.cell(one)) is not None]
+        if jobs == 1:
+            return found
         return sorted(found, key=lambda c: (c.config.backbone == "cnn3", -c.config.rounds))
 
 

@@ -48,11 +48,22 @@ class Source:
         set: which of them.
         spec: the dataset, as `mpt run --dataset` takes it.
         rare: the class that departs.
+        further: classes that depart instead of it in `beyond`.
     """
 
     set: SetName
     spec: str
     rare: str
+    further: tuple[str, ...] = ()
+
+    def indices(self, dataset: Dataset) -> tuple[int, ...]:
+        """Of the class that departs and the further ones in the source's samples."""
+        names = (self.rare, *self.further)
+        found = tuple(map(dataset.class_index, names))
+        for place, index in enumerate(found):
+            if index in found[:place]:
+                raise ConfigError(f"data: class {names[place]!r} of {self.set} is there twice, should be named once")
+        return found
 
     @property
     def real(self) -> bool:
@@ -83,7 +94,9 @@ class Source:
 
 
 def parse_sources(given: Iterable[str], *, stand_ins: bool) -> dict[SetName, Source]:
-    """Sources from texts like `nuimages=parquet:/data/cifar10:truck`: set, dataset, rare class after the last colon.
+    """Sources from texts like `nuimages=parquet:/data/cifar10:truck,cat`: set, dataset, classes after the last colon.
+
+    The first class departs in every exhibit, further ones in `beyond` only.
 
     Args:
         given: at most one a set.
@@ -93,15 +106,18 @@ def parse_sources(given: Iterable[str], *, stand_ins: bool) -> dict[SetName, Sou
     named = set[str]()
     for text in given:
         name, equals, rest = text.partition("=")
-        spec, colon, rare = rest.rpartition(":")
+        spec, colon, classes = rest.rpartition(":")
         found = next((n for n in SETS if n == name), None)
-        if found is None or not equals or not colon or not spec or not rare:
+        if found is None or not equals or not colon or not spec or not classes:
             names = " or ".join([", ".join(list(SETS)[:-1]), list(SETS)[-1]])
             raise ConfigError(f"data: {text!r}, should be like nuimages=road:truck, with {names} before the =")
         if found in named:
             raise ConfigError(f"data: {found} is there twice, should be named once")
+        rare, *further = classes.split(",")
+        if not all((rare, *further)):
+            raise ConfigError(f"data: {text!r} has an empty class name, should be like nuimages=road:truck,bus")
         named.add(found)
-        sources[found] = Source(found, spec, rare)
+        sources[found] = Source(found, spec, rare, tuple(further))
     return sources
 
 

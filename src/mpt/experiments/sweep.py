@@ -1,5 +1,6 @@
 """The runner of a sweep: every process does the same, takes cells that nobody has, and waits for those of others."""
 
+import math
 import multiprocessing
 import os
 import sys
@@ -38,7 +39,15 @@ class Swept:
     failed: dict[str, str]
 
 
-def sweep(cells: Sequence[Cell], store: Store, *, jobs: int = 1, device: str = "auto", console: Console) -> Swept:
+def sweep(
+    cells: Sequence[Cell],
+    store: Store,
+    *,
+    jobs: int = 1,
+    device: str = "auto",
+    until: float = math.inf,
+    console: Console,
+) -> Swept:
     """Compute what the store lacks of `cells`, each once whoever else works on the same folder.
 
     Args:
@@ -46,6 +55,7 @@ def sweep(cells: Sequence[Cell], store: Store, *, jobs: int = 1, device: str = "
         store: where they are.
         jobs: processes; with several, on a machine with several GPUs, each has its own in turn.
         device: as in `RunConfig`.
+        until: when it is later than that (`time.time`), no further cell is begun; those that are running end.
         console: for the progress display; a line a cell where it is no terminal.
 
     Raises:
@@ -56,15 +66,27 @@ def sweep(cells: Sequence[Cell], store: Store, *, jobs: int = 1, device: str = "
         missing = [cell for cell in todo if not store.finished(cell)]
         started = time.time()
         if jobs <= 1 or len(missing) <= 1:
-            work(missing, store, device, started, display)
+            work(missing, store, device, started, display, until)
         else:
-            _spread(missing, store, min(jobs, len(missing)), device, started, display)
+            _spread(missing, store, min(jobs, len(missing)), device, started, display, until)
     done = tuple(cell.key for cell in todo if store.finished(cell))
+    left = len(todo) - len({*done, *display.failed})
+    if left:
+        display.line(f"the time is over, {left} of {len(todo)} cells were not begun or are with others")
     return Swept(done, tuple(display.computed), dict(display.failed))
 
 
-def work(cells: Sequence[Cell], store: Store, device: str, started: float, report: Callable[[Message], None]) -> None:
-    """Compute cells that nobody else has; return when all are finished or have failed, here or elsewhere."""
+def work(
+    cells: Sequence[Cell],
+    store: Store,
+    device: str,
+    started: float,
+    report: Callable[[Message], None],
+    until: float = math.inf,
+) -> None:
+    """Compute cells that nobody else has; return when all are finished or have failed, here or elsewhere, or `until`
+    is over.
+    """
     waiting = list(cells)
     while waiting:
         taken = []
@@ -73,7 +95,7 @@ def work(cells: Sequence[Cell], store: Store, device: str, started: float, repor
                 report(("done", cell.key, None))
             elif (failure := store.failure(cell, started)) is not None:
                 report(("failed", cell.key, failure))
-            else:
+            elif time.time() < until:
                 with store.claimed(cell) as ours:
                     if not ours:
                         taken.append(cell)
@@ -105,14 +127,18 @@ def _compute(cell: Cell, store: Store, device: str, report: Callable[[Message], 
         report(("done", cell.key, time.perf_counter() - begun))
 
 
-def _spread(cells: Sequence[Cell], store: Store, jobs: int, device: str, started: float, display: "Display") -> None:
+def _spread(
+    cells: Sequence[Cell], store: Store, jobs: int, device: str, started: float, display: "Display", until: float
+) -> None:
     """The same in several processes."""
     context = multiprocessing.get_context("spawn")
     queue: Any = context.Queue()
     devices = _devices(device, jobs)
     threads = max(1, (os.cpu_count() or 1) // jobs)
     workers = [
-        context.Process(target=_worker, args=(list(cells), store.path, one, started, queue, threads), daemon=False)
+        context.Process(
+            target=_worker, args=(list(cells), store.path, one, started, queue, threads, until), daemon=False
+        )
         for one in devices
     ]
     for worker in workers:
@@ -128,7 +154,8 @@ def _spread(cells: Sequence[Cell], store: Store, jobs: int, device: str, started
     for worker in workers:
         worker.join()
     for cell in cells:
-        if not store.finished(cell) and cell.key not in display.failed:
+        begun = cell.key in display.tasks or time.time() < until
+        if begun and not store.finished(cell) and cell.key not in display.failed:
             display(("failed", cell.key, store.failure(cell) or "the process that computed it has ended"))
 
 
@@ -141,13 +168,13 @@ def _drain(queue: Any, display: "Display") -> None:
         return
 
 
-def _worker(cells: list[Cell], path: Path, device: str, started: float, queue: Any, threads: int) -> None:
+def _worker(cells: list[Cell], path: Path, device: str, started: float, queue: Any, threads: int, until: float) -> None:
     """The target of a process."""
     import torch
 
     torch.set_num_threads(threads)
     try:
-        work(cells, Store(path), device, started, queue.put)
+        work(cells, Store(path), device, started, queue.put, until)
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -189,7 +216,7 @@ class Display:
 
     def __enter__(self) -> "Display":
         if self.found and self.found < len(self.cells):
-            self._line(f"{self.found} of {len(self.cells)} cells are there already")
+            self.line(f"{self.found} of {len(self.cells)} cells are there already")
         if self.console.is_terminal:
             self.bar.start()
         return self
@@ -210,7 +237,7 @@ class Display:
             if key in self.tasks:
                 self.bar.update(self.tasks[key], completed=seed * cell.config.rounds + number)
         elif kind == "note":
-            self._line(f"{cell.label}: {figures}")
+            self.line(f"{cell.label}: {figures}")
         elif kind == "done":
             if figures is not None:  # by a process of ours, though another one may have been first to see it
                 self.computed.append(key)
@@ -231,7 +258,8 @@ class Display:
         if ended - self.found > 0 and ended < len(self.cells):
             each = (time.perf_counter() - self.started) / (ended - self.found)
             left = f", about {each * (len(self.cells) - ended):.0f} s left"
-        self._line(f"[{ended}/{len(self.cells)}] {cell.label}{what}{shown}{left}")
+        self.line(f"[{ended}/{len(self.cells)}] {cell.label}{what}{shown}{left}")
 
-    def _line(self, text: str) -> None:
+    def line(self, text: str) -> None:
+        """A line that stays."""
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)

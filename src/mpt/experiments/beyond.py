@@ -1,0 +1,147 @@
+"""MPT-X beside MPT and oracle-train, in many cells: the exhibit `beyond`, which the paper does not have."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpt.experiments.paper import LABELS
+from mpt.experiments.plans import METHODS_OF, Wanted
+from mpt.experiments.results import Outcome, Results, over
+from mpt.experiments.sets import SETS
+from mpt.experiments.tables import Entry, Row, Table, number
+from mpt.report.numbers import Difference, Stat, paired
+
+COLUMNS = METHODS_OF["beyond"]
+DASH = "\N{EN DASH}"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a cell says of MPT-X.
+
+    Attributes:
+        name: the cell's.
+        ratio: MPT-X's mean F1 over oracle-train's; None where the latter is 0.
+        gap: MPT-X's F1 less MPT's, paired over seeds.
+        others: MPT-X's accuracy on the other classes less oracle-train's, mean over seeds.
+    """
+
+    name: str
+    ratio: float | None
+    gap: Difference
+    others: float
+
+
+def beyond_wanted(results: Results) -> list[Wanted]:
+    """The cells of Table 2 that have data; where the scale says so the further classes, and ResNet-18 at 2%."""
+    scale, sources = results.lab.scale, results.lab.sources
+    sets = [s for s in SETS if s in sources]
+    made = [Wanted(set=s, remaining=f) for s in sets or SETS for f in scale.remaining]
+    if scale.beyond:
+        made += [
+            Wanted(set=s, remaining=f, study="beyond", rare=c)
+            for s in sets
+            for c in results.lab.further(s)
+            for f in scale.remaining
+        ]
+        deep = (Wanted(backbone="resnet18"), Wanted(set="car1000-coarse", backbone="resnet18", study="beyond"))
+        made += [one for one in deep if one.set in sources]
+    return made
+
+
+def compared(name: str, outcome: Outcome) -> Compared | None:
+    """A cell's comparison over the rounds that all columns share; None where a method was not read out."""
+    rounds = outcome.shared(COLUMNS)
+    x, mpt, oracle = (outcome.after(m, rounds=rounds) for m in ("mpt-x", "mpt", "oracle-train"))
+    there = [s for s in x if s in mpt and s in oracle]
+    if not there:
+        return None
+    reference = float(np.mean(list(oracle.values())))
+    others, theirs = (outcome.after(m, "others_accuracy", rounds) for m in ("mpt-x", "oracle-train"))
+    return Compared(
+        name,
+        float(np.mean(list(x.values()))) / reference if reference else None,
+        paired([x[s] - mpt[s] for s in there]),
+        float(np.mean([others[s] - theirs[s] for s in there])),
+    )
+
+
+def within(outcome: Outcome, method: str) -> list[bool]:
+    """Whether the true distance was within the stated error, for all seeds and rounds after the departure that state
+    one, as `mpt.report.health` has it.
+    """
+    distances = {(r["seed"], r["round"], r["method"]): r["prototype_distance"] for r in outcome.tables.metrics}
+    pairs = [
+        (distances.get((r["seed"], r["round"], method)), r.get("expected_error"))
+        for r in outcome.tables.diagnostics
+        if r["method"] == method and r["round"] > outcome.depart_at
+    ]
+    return [true <= stated for true, stated in pairs if true is not None and stated is not None]
+
+
+def beyond(results: Results) -> Table:
+    """F1 after the departure by cell, and what it comes to."""
+    wanted = beyond_wanted(results)
+    rows, found, outcomes = [], [], []
+    for one in wanted:
+        name, outcome = results.name(one), results.of(one)
+        if outcome is None:
+            rows.append(Row(name, (Entry(None),) * (len(COLUMNS) + 2)))
+            continue
+        outcomes.append(outcome)
+        rounds = outcome.shared(COLUMNS)
+        entries = [Entry(over(outcome.after(method, rounds=rounds))) for method in COLUMNS]
+        cell = compared(name, outcome)
+        if cell is None:
+            entries += [Entry(None), Entry(None)]
+        else:
+            found.append(cell)
+            ratio = Entry(DASH if cell.ratio is None else Stat(cell.ratio))
+            entries += [ratio, Entry(Stat(cell.gap.mean, cell.gap.half))]
+        rows.append(Row(name, tuple(entries)))
+    return Table(
+        "beyond",
+        "Beyond the paper: rare-class F1 of MPT-X, mean after the departure",
+        "Cell",
+        (*(("", LABELS[method]) for method in COLUMNS), ("MPT-X", "/ oracle-train"), ("MPT-X", "less MPT")),
+        tuple(rows),
+        tuple(_notes(results, found, outcomes, len(wanted))),
+    )
+
+
+def _notes(results: Results, cells: Sequence[Compared], outcomes: Sequence[Outcome], asked: int) -> list[str]:
+    notes = [
+        "Means over the rounds after the departure in which all of these methods were read out; ± is the deviation "
+        "over seeds, for differences half of the 95% interval, paired over seeds."
+    ]
+    if not results.lab.scale.beyond:
+        notes.append("Further classes and ResNet-18 are run at the paper's scale only.")
+    if not cells:
+        return notes
+    ahead = sum(cell.gap.mean > 0 for cell in cells)
+    behind = sum(cell.gap.clear and cell.gap.mean < 0 for cell in cells)
+    intervals = sum(cell.gap.half is not None for cell in cells)
+    notes.append(
+        f"MPT-X is above MPT in {ahead} of {len(cells)} cells that were run, of {asked}; significantly below in "
+        f"{behind} (interval wholly below 0) of the {intervals} that have several seeds."
+    )
+    ratios = [(cell.ratio, cell.name) for cell in cells if cell.ratio is not None]
+    if ratios:
+        worst, where = min(ratios)
+        notes.append(
+            f"MPT-X's F1 over oracle-train's: {number(float(np.mean([r for r, _ in ratios])))} on average over cells, "
+            f"{number(worst)} at worst, in {where}."
+        )
+    notes.append(
+        "Accuracy on the other classes, MPT-X less oracle-train: "
+        f"{number(float(np.mean([cell.others for cell in cells])), 4)} on average over cells."
+    )
+    for method in ("mpt-x", "mpt"):
+        held = [one for outcome in outcomes for one in within(outcome, method)]
+        if held:
+            notes.append(
+                f"{LABELS[method]}'s true distance to oracle-train's prototype was within the error that it expected "
+                f"in {np.mean(held):.1%} of {len(held)} readouts, over all cells, seeds and rounds after the departure."
+            )
+    return notes
