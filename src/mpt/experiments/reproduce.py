@@ -140,8 +140,9 @@ def _write(results: Results, names: Sequence[str], out: Path, png: bool, say: Ca
             put(f"{table.name}.tex", table.latex())
         if isinstance(thing, Figure):
             sets = dict.fromkeys(w.set for w in EXHIBITS[name].wanted(results) if w.set in results.lab.sources)
-            shown = "; ".join(results.lab.sources[s].label for s in sets)
-            caption = f"{shown}, scale {results.lab.scale.name}"
+            used = [results.lab.sources[s] for s in sets]
+            shown = [s.short if used[1:] else s.label for s in used]  # one line has no room for several labels
+            caption = f"{'; '.join(shown)}, scale {results.lab.scale.name}"
             for panel in thing.panels:
                 if panel.drawing is not None:
                     drawing = drawn(panel.drawing, *SIZE)
