@@ -4,12 +4,10 @@
     python benchmarks/real_images.py tune PACKED RESULTS
     python benchmarks/real_images.py report PACKED RESULTS
     python benchmarks/real_images.py tables RESULTS         # the tables of docs/results.md
-    python benchmarks/real_images.py beyond PACKED RESULTS  # MPT-X: 24 cells, and two with ResNet-18
-    python benchmarks/real_images.py verdict RESULTS        # what came of it
 
 `pack` keeps the JPEG bytes, so that a machine with a GPU needs neither pyarrow nor much room. All seeds of a cell are
-trained together. RESULTS/tune.csv, report.csv and beyond.csv are written anew after every cell; cells that are there
-are not run again, and after `--seconds` no further one is begun.
+trained together. RESULTS/tune.csv and report.csv are written anew after every cell; cells that are there are not run
+again, and after `--seconds` no further one is begun.
 """
 
 import argparse
@@ -51,15 +49,6 @@ REPORTED = [
     ("cifar10", "truck", 0.02),
     ("cifar10", "truck", 0.1),
 ]
-BEYOND = [
-    *((name, rare, remaining) for remaining in (0.02, 0.1, 0.01, 0.05) for name, rare in (
-        ("cars-sedansize", "subcompact"), ("cars-bodytype", "van"), ("cars-bodytype", "pickup"),
-        ("cifar10", "truck"), ("cifar10", "cat"), ("cifar10", "automobile"),
-    )),
-    ("cars-bodytype resnet18", "van", 0.02),
-    ("cifar10 resnet18", "truck", 0.02),
-]  # fmt: skip
-"""A backbone other than cnn3 stands behind the dataset."""
 COLUMNS = [
     *("dataset", "rare", "remaining", "seed", "round", "method", "readout"),
     *("rare_f1", "rare_precision", "rare_recall", "balanced_accuracy", "others_accuracy"),
@@ -142,14 +131,13 @@ def unpack(folder: Path, name: str) -> Dataset:
 
 
 def run_cell(
-    dataset: Dataset, rare: str, remaining: float, methods: list[Method], *, backbone: str, seeds: int, rounds: int
+    dataset: Dataset, rare: str, remaining: float, methods: list[Method], *, seeds: int, rounds: int
 ) -> list[Row]:
     """All rows of one cell."""
     plans = [
         Plan(
             rare=dataset.class_index(rare),
             methods=(),
-            backbone=backbone,
             remaining=remaining,
             rounds=rounds,
             depart_at=min(15, rounds - 1),
@@ -182,15 +170,9 @@ def run_cells(args: argparse.Namespace) -> None:
     for name, rare, remaining in CELLS[args.what]:
         if (name, rare, f"{remaining:g}") in done or time.monotonic() > until:
             continue
-        start, (dataset, _, backbone) = time.monotonic(), name.partition(" ")
+        start = time.monotonic()
         rows = run_cell(
-            unpack(args.folder, dataset),
-            rare,
-            remaining,
-            METHODS[args.what](),
-            backbone=backbone or "cnn3",
-            seeds=args.seeds,
-            rounds=args.rounds,
+            unpack(args.folder, name), rare, remaining, METHODS[args.what](), seeds=args.seeds, rounds=args.rounds
         )
         lines += [record(name, rare, remaining, row) for row in rows]
         with path.open("w", newline="") as file:
@@ -210,13 +192,8 @@ def tuned() -> list[Any]:
     return tried + [find_method(name) for name in ("oracle-train", "remaining-mean", "frozen")]
 
 
-CELLS = {"tune": TUNING, "report": REPORTED, "beyond": BEYOND}
-BEYOND_ROWS = ["mpt-x", "mpt", "ldc:all", "remaining-mean", "frozen", "oracle-train"]
-METHODS = {
-    "tune": tuned,
-    "report": lambda: [find_method(name) for name in ROWS],
-    "beyond": lambda: [find_method(name) for name in BEYOND_ROWS],
-}
+CELLS = {"tune": TUNING, "report": REPORTED}
+METHODS = {"tune": tuned, "report": lambda: [find_method(name) for name in ROWS]}
 
 
 def means(path: Path) -> dict[tuple[str, ...], dict[str, dict[str, tuple[float, float, float]]]]:
@@ -288,32 +265,10 @@ def reported_table(path: Path) -> None:
         print(f"| {method} | " + " | ".join(entries) + " |")
 
 
-def beyond_table(path: Path) -> None:
-    """F1 after the departure by cell, MPT-X less MPT paired over seeds, and the lines that MPT-X is to keep."""
-    cells = means(path)
-    print("| | " + " | ".join(BEYOND_ROWS) + " | mpt-x / oracle-train | mpt-x less mpt |")
-    print("|---" * (len(BEYOND_ROWS) + 3) + "|")
-    fractions, above, below, others = [], 0, 0, []
-    for (name, rare, remaining), methods in cells.items():
-        seeds = {method: np.array([methods[method][s] for s in methods["mpt"]]) for method in BEYOND_ROWS}
-        f1 = {method: float(values[:, 0].mean()) for method, values in seeds.items()}
-        gaps = seeds["mpt-x"][:, 0] - seeds["mpt"][:, 0]
-        fractions.append(f1["mpt-x"] / f1["oracle-train"])
-        above += gaps.mean() > 0
-        below += gaps.mean() + interval(gaps) < 0
-        others.append(float(np.mean(seeds["mpt-x"][:, 2] - seeds["oracle-train"][:, 2])))
-        figures = " | ".join(f"{f1[method]:.3f}" for method in BEYOND_ROWS)
-        compared = f"{fractions[-1]:.3f} | {gaps.mean():+.3f} ± {interval(gaps):.3f}"
-        print(f"| {name} {rare} {float(remaining):.0%} | {figures} | {compared} |")
-    print(f"\nabove mpt in {above} of {len(cells)} cells, significantly below in {below}")
-    print(f"of oracle-train's F1: {np.mean(fractions):.3f} on average, {min(fractions):.3f} at worst")
-    print(f"recall of the other classes less that of the oracle-train row: {np.mean(others):+.4f} on average")
-
-
 def main() -> None:
     """See the head of this file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["pack", "tune", "report", "tables", "beyond", "verdict"])
+    parser.add_argument("what", choices=["pack", "tune", "report", "tables"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--seeds", type=int, default=3)
@@ -324,9 +279,6 @@ def main() -> None:
         tuning_table(args.folder / "tune.csv")
         print()
         reported_table(args.folder / "report.csv")
-        return
-    if args.what == "verdict":
-        beyond_table(args.folder / "beyond.csv")
         return
     args.out.mkdir(parents=True, exist_ok=True)
     if args.what == "pack":

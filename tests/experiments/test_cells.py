@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +20,7 @@ from mpt.config import RunConfig
 from mpt.data import Dataset, load
 from mpt.data.npz import save_npz
 from mpt.experiments import cells as cells_module
+from mpt.experiments import sweep as sweep_module
 from mpt.experiments.cells import Cell, Store
 from mpt.experiments.sets import loaded
 from mpt.experiments.sweep import sweep, work
@@ -125,6 +127,31 @@ def test_a_cell_that_fails_is_said_and_leaves_the_others(tmp_path, swept):
     assert "no such luck" in store.failure(bad)
     assert store.tables(bad) is None
     assert store.failure(good) is None
+
+
+def test_a_cell_that_runs_when_the_time_is_over_ends_and_none_is_begun_after_it(tmp_path, monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(
+        sweep_module, "time", SimpleNamespace(time=lambda: clock[0], perf_counter=time.perf_counter, sleep=time.sleep)
+    )
+    store, cells, messages = Store(tmp_path), [cell("a"), cell("b", remaining=0.3)], []
+
+    def report(message):
+        messages.append(message)
+        clock[0] = 200.0
+
+    work(cells, store, "cpu", 0.0, report, until=150.0)
+    assert [store.finished(one) for one in cells] == [True, False]
+    assert {key for _, key, _ in messages} == {cells[0].key}
+    work(cells, store, "cpu", 0.0, report, until=250.0)
+    assert store.finished(cells[1])
+
+
+@pytest.mark.slow
+def test_several_processes_begin_nothing_when_the_time_is_over(tmp_path):
+    cells = [cell("a"), cell("b", remaining=0.3)]
+    result = sweep(cells, Store(tmp_path), jobs=2, device="cpu", until=time.time(), console=quiet())
+    assert (result.done, result.computed, result.failed) == ((), (), {})
 
 
 def test_a_claimed_cell_is_left_alone_until_it_is_given_back(tmp_path):

@@ -17,13 +17,16 @@ from typer.testing import CliRunner
 
 from mpt.commands import app
 from mpt.experiments import plans
+from mpt.experiments.beyond import within
 from mpt.experiments.cells import Store
 from mpt.experiments.claims import CLAIMS
 from mpt.experiments.exhibits import EXHIBITS, table2_wanted
 from mpt.experiments.plans import PAPER, QUICK, Lab, Scale, Wanted
-from mpt.experiments.reproduce import reproduce
+from mpt.experiments.reproduce import in_order, reproduce
 from mpt.experiments.results import Results
 from mpt.experiments.sets import SETS, parse_sources
+from mpt.report.health import stated
+from mpt.report.reader import read_run
 from tests.report import browser
 
 TINY = Scale(
@@ -74,6 +77,28 @@ def test_exhibits_share_cells(tmp_path):
     assert keys["fig2a"] == keys["fig2b"] == keys["fig2c"] < keys["fig2d"]
 
 
+def test_one_process_computes_in_the_order_of_importance_several_the_longest_first(tmp_path):
+    assert in_order(["fig7", "beyond", "table2", "fig7"]) == ["table2", "fig7", "beyond"]
+    assert in_order(["fig7", "all"])[:3] == ["table2", "fig7", "table1"]
+    assert set(in_order(["all"])) == set(EXHIBITS)
+    sources = parse_sources(["nuimages=road?train=12&test=6:truck"], stand_ins=False)
+    results = Results(Lab(PAPER, sources, 1), Store(tmp_path))
+    wanted = [Wanted(study="loss", rare=0), Wanted(), Wanted(backbone="resnet18")]
+    one, several = ([c.config for c in results.cells(wanted, jobs)] for jobs in (1, 2))
+    assert [(c.backbone, c.rounds) for c in one] == [("cnn3", 40), ("cnn3", 100), ("resnet18", 100)]
+    assert [(c.backbone, c.rounds) for c in several] == [("resnet18", 100), ("cnn3", 100), ("cnn3", 40)]
+
+
+def test_after_its_seconds_it_begins_nothing_and_shows_the_rest_as_missing(tmp_path):
+    console = quiet()
+    made = reproduce(["table2"], tmp_path, data=DATA, jobs=1, device="cpu", seconds=1e-9, console=console)
+    assert made.swept.computed == ()
+    assert made.swept.failed == {}
+    assert len(made.missing) == 6
+    assert "| missing |" in (tmp_path / "table2.md").read_text()
+    assert "the time is over, 6 of 6 cells were not begun" in console.file.getvalue()
+
+
 def test_what_is_missing_is_shown_as_missing_with_the_command_that_would_make_it(tmp_path):
     made = reproduce(
         ["table2", "fig4"], tmp_path, scale="paper", data=["nuimages=road?train=12&test=6:truck"], compute=False
@@ -109,6 +134,9 @@ def claims(folder):
         (["table2", "--data", "nuimages=nowhere:truck"], "dataset: 'nowhere' is none that is known"),
         (["table2", "--data", "nuimages=road?train=12&test=6:lorry"], "class: no 'lorry' in road"),
         (["table2", "--seeds", "0"], "seeds: should be at least 1"),
+        (["table2", "--seconds", "0"], "seconds: 0, should be above 0"),
+        (["beyond", "--data", "nuimages=road?train=12&test=6:truck,lorry"], "class: no 'lorry' in road"),
+        (["beyond", "--data", "nuimages=road?train=12&test=6:truck,truck"], "class 'truck' of nuimages is there twice"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(tmp_path, arguments, message):
@@ -138,12 +166,13 @@ def test_all_exhibits_from_end_to_end(whole):
     drawings = {path.stem for path in folder.glob("*.svg")}
     assert drawings == {
         "fig2a-f1", "fig2a-accuracy", "fig2b", "fig2c", "fig2d", "fig4", "fig5a", "fig5b", "fig6a", "fig6b",
-        "fig7a", "fig7b", "fig7c",
+        "fig7a", "fig7b", "fig7c", "beyond",
     }  # fmt: skip
     for path in folder.glob("*.svg"):
         ET.parse(path)
         assert "var(" not in path.read_text()  # plain colours, for programs that know no variables
-        assert "stand-in for nuImages" in path.read_text()
+        told = "stand-in road (truck); stand-in road (van); stand-in road (bus)"
+        assert (told if path.stem == "beyond" else "stand-in for nuImages") in path.read_text()
     assert len(claims(folder)) == len(CLAIMS)
     assert {row["here"] for row in claims(folder)} <= {"agrees", "does not", "in part"}
     assert re.search(r"\[\d+/\d+\] stand-in road truck 2% cnn3, \d+ s", console.file.getvalue())
@@ -163,6 +192,17 @@ def test_table_2_has_the_cells_own_numbers(whole):
         (line,) = [x for x in lines if (x["row"], x["group"], x["column"]) == ("MPT", group, column)]
         assert float(line["ours"]) == pytest.approx(mean, abs=1e-6)
         assert (line["paper"] != "") is (wanted.remaining == 0.02)
+
+
+@pytest.mark.slow
+def test_how_often_an_error_was_within_what_was_stated_is_what_the_cells_reports_say(whole):
+    folder, _, _ = whole
+    results = Results(Lab(TINY, parse_sources(DATA, stand_ins=False), 2), Store(folder / "cells"))
+    for wanted in table2_wanted(results):
+        told = {s.method: s.within for s in stated(read_run(results.store.folder(results.lab.cell(wanted))))}
+        for method in ("mpt-x", "mpt"):
+            held = within(results.of(wanted), method)
+            assert sum(held) / len(held) == pytest.approx(told[method])
 
 
 @pytest.mark.slow
@@ -197,7 +237,7 @@ def test_the_page_in_a_browser(whole, phone):
     assert result["wrong"] == []
     assert result["requests"] == []
     assert result["wide"] <= result["window"]
-    assert result["charts"] == 13
+    assert result["charts"] == 14
     assert result["sections"] == [*EXHIBITS, "claims"]
     assert result["before"] > 0
     assert result["after"] == 0

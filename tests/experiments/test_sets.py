@@ -12,6 +12,9 @@ def test_a_source_is_set_dataset_and_rare_class_after_the_last_colon():
         "nuimages": Source("nuimages", "parquet:/data/cifar10", "truck"),
         "car1000-fine": Source("car1000-fine", "digits", "8"),
     }
+    (more,) = parse_sources(["nuimages=parquet:/x/cifar10:truck,cat,automobile"], stand_ins=False).values()
+    assert more == Source("nuimages", "parquet:/x/cifar10", "truck", ("cat", "automobile"))
+    assert more.short == "stand-in cifar10 (truck)"
     everything = parse_sources(["nuimages=npz:a.npz?x=1:micro sedan"], stand_ins=True)
     assert set(everything) == {"nuimages", "car1000-coarse", "car1000-fine"}
     assert everything["nuimages"] == Source("nuimages", "npz:a.npz?x=1", "micro sedan")
@@ -25,6 +28,9 @@ def test_a_source_is_set_dataset_and_rare_class_after_the_last_colon():
         ("cifar=road:truck", "nuimages, car1000-coarse or car1000-fine before the ="),
         ("nuimages=:truck", "should be like"),
         ("nuimages=road:", "should be like"),
+        ("nuimages=road:truck,", "has an empty class name, should be like nuimages=road:truck,bus"),
+        ("nuimages=road:,truck", "has an empty class name"),
+        ("nuimages=road:truck,,bus", "has an empty class name"),
     ],
 )
 def test_anything_else_is_refused(text, message):

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpt.experiments.figures import LOOKS, Figure, Panel
 from mpt.experiments.paper import LABELS
 from mpt.experiments.plans import METHODS_OF, Wanted
+from mpt.experiments.plots import Plane, Point
 from mpt.experiments.results import Outcome, Results, over
 from mpt.experiments.sets import SETS
 from mpt.experiments.tables import Entry, Row, Table, number
@@ -22,13 +24,13 @@ class Compared:
 
     Attributes:
         name: the cell's.
-        ratio: MPT-X's mean F1 over oracle-train's; None where the latter is 0.
+        ratios: MPT-X's mean F1 and MPT's over oracle-train's; None where that is 0.
         gap: MPT-X's F1 less MPT's, paired over seeds.
         others: MPT-X's accuracy on the other classes less oracle-train's, mean over seeds.
     """
 
     name: str
-    ratio: float | None
+    ratios: tuple[float, float] | None
     gap: Difference
     others: float
 
@@ -57,11 +59,11 @@ def compared(name: str, outcome: Outcome) -> Compared | None:
     there = [s for s in x if s in mpt and s in oracle]
     if not there:
         return None
-    reference = float(np.mean(list(oracle.values())))
+    ours, plain, reference = (float(np.mean([some[s] for s in there])) for some in (x, mpt, oracle))
     others, theirs = (outcome.after(m, "others_accuracy", rounds) for m in ("mpt-x", "oracle-train"))
     return Compared(
         name,
-        float(np.mean(list(x.values()))) / reference if reference else None,
+        (ours / reference, plain / reference) if reference else None,
         paired([x[s] - mpt[s] for s in there]),
         float(np.mean([others[s] - theirs[s] for s in there])),
     )
@@ -80,7 +82,7 @@ def within(outcome: Outcome, method: str) -> list[bool]:
     return [true <= stated for true, stated in pairs if true is not None and stated is not None]
 
 
-def beyond(results: Results) -> Table:
+def beyond(results: Results) -> Figure:
     """F1 after the departure by cell, and what it comes to."""
     wanted = beyond_wanted(results)
     rows, found, outcomes = [], [], []
@@ -97,17 +99,24 @@ def beyond(results: Results) -> Table:
             entries += [Entry(None), Entry(None)]
         else:
             found.append(cell)
-            ratio = Entry(DASH if cell.ratio is None else Stat(cell.ratio))
+            ratio = Entry(DASH if cell.ratios is None else Stat(cell.ratios[0]))
             entries += [ratio, Entry(Stat(cell.gap.mean, cell.gap.half))]
         rows.append(Row(name, tuple(entries)))
-    return Table(
-        "beyond",
-        "Beyond the paper: rare-class F1 of MPT-X, mean after the departure",
-        "Cell",
-        (*(("", LABELS[method]) for method in COLUMNS), ("MPT-X", "/ oracle-train"), ("MPT-X", "less MPT")),
-        tuple(rows),
-        tuple(_notes(results, found, outcomes, len(wanted))),
+    title = "Beyond the paper: rare-class F1 of MPT-X, mean after the departure"
+    columns = (*(("", LABELS[m]) for m in COLUMNS), ("MPT-X", "/ oracle-train"), ("MPT-X", "less MPT"))
+    panel = Panel("beyond", "MPT-X's F1 against MPT's, both over oracle-train's, a point a cell", _plane(found))
+    notes = tuple(_notes(results, found, outcomes, len(wanted)))
+    return Figure("beyond", title, (panel,), Table("beyond", title, "Cell", columns, tuple(rows)), notes)
+
+
+def _plane(cells: Sequence[Compared]) -> Plane | None:
+    points = tuple(
+        Point(LOOKS["mpt-x"], plain, ours, about=f"{cell.name}: MPT-X {number(ours)}, MPT {number(plain)}")
+        for cell in cells
+        if cell.ratios is not None
+        for ours, plain in [cell.ratios]
     )
+    return Plane("beyond", "MPT / oracle-train", "MPT-X / oracle-train", points, named=False) if points else None
 
 
 def _notes(results: Results, cells: Sequence[Compared], outcomes: Sequence[Outcome], asked: int) -> list[str]:
@@ -126,7 +135,7 @@ def _notes(results: Results, cells: Sequence[Compared], outcomes: Sequence[Outco
         f"MPT-X is above MPT in {ahead} of {len(cells)} cells that were run, of {asked}; significantly below in "
         f"{behind} (interval wholly below 0) of the {intervals} that have several seeds."
     )
-    ratios = [(cell.ratio, cell.name) for cell in cells if cell.ratio is not None]
+    ratios = [(cell.ratios[0], cell.name) for cell in cells if cell.ratios is not None]
     if ratios:
         worst, where = min(ratios)
         notes.append(

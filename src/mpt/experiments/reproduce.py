@@ -132,15 +132,17 @@ def _write(results: Results, names: Sequence[str], out: Path, png: bool, say: Ca
     exhibits = {name: made(name, results) for name in names}
     sources = [source.label for source in results.lab.sources.values()]
     claims = judged(results)
-    for thing in (*exhibits.values(), claims):
+    for name, thing in (*exhibits.items(), ("claims", claims)):
         table = thing if isinstance(thing, Table) else thing.table
         if table is not None:
             put(f"{table.name}.md", table.markdown())
             put(f"{table.name}.csv", table.csv())
             put(f"{table.name}.tex", table.latex())
         if isinstance(thing, Figure):
-            shown = results.lab.sources.get("nuimages")  # every figure is of the main set
-            caption = f"{shown.label if shown else ''}, scale {results.lab.scale.name}"
+            sets = dict.fromkeys(w.set for w in EXHIBITS[name].wanted(results) if w.set in results.lab.sources)
+            used = [results.lab.sources[s] for s in sets]
+            shown = [s.short if used[1:] else s.label for s in used]  # one line has no room for several labels
+            caption = f"{'; '.join(shown)}, scale {results.lab.scale.name}"
             for panel in thing.panels:
                 if panel.drawing is not None:
                     drawing = drawn(panel.drawing, *SIZE)

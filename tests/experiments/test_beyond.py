@@ -1,0 +1,195 @@
+"""The exhibit `beyond`: its cells, and its figures against those computed from the same numbers by NumPy and SciPy."""
+
+import csv
+import io
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+pytest.importorskip("pydantic", reason="the extra sim is not installed")
+pytest.importorskip("torch", reason="the extra sim is not installed")
+
+from mpt.config import ConfigError
+from mpt.experiments.beyond import COLUMNS, beyond, beyond_wanted, within
+from mpt.experiments.cells import Store
+from mpt.experiments.exhibits import EXHIBITS, command, made, table2_wanted
+from mpt.experiments.plans import PAPER, QUICK, Lab, Wanted
+from mpt.experiments.results import Outcome, Results
+from mpt.experiments.sets import parse_sources
+from mpt.tables import Tables
+
+DATA = ("nuimages=road?train=12&test=6:truck,bus,car", "car1000-coarse=road?train=12&test=6&seed=1:van")
+ROUNDS, SEEDS = (10, 20, 30, 40), 3
+
+
+def results(scale=PAPER, data=DATA):
+    return Results(Lab(scale, parse_sources(data, stand_ins=False), SEEDS), Store(Path("none")))
+
+
+def test_the_cells_are_table_2s_the_further_classes_and_resnet_18():
+    lab = results()
+    wanted = beyond_wanted(lab)
+    main = [w for w in table2_wanted(lab) if w.set != "car1000-fine"]  # it has no source
+    assert wanted[:8] == main
+    names = lab.lab.dataset("nuimages").classes
+    further = wanted[8:16]
+    assert [(names[w.rare], w.remaining) for w in further] == list(
+        itertools.product(("bus", "car"), (0.01, 0.02, 0.05, 0.1))
+    )
+    assert {(w.set, w.study, w.backbone) for w in further} == {("nuimages", "beyond", "cnn3")}
+    assert wanted[16:] == [
+        Wanted(backbone="resnet18"), Wanted(set="car1000-coarse", backbone="resnet18", study="beyond")
+    ]  # fmt: skip
+    assert wanted[16] in EXHIBITS["table3"].wanted(lab)
+
+
+def test_a_further_class_is_run_with_the_exhibits_methods_only():
+    lab = results()
+    one = next(w for w in beyond_wanted(lab) if w.rare is not None and w.remaining == 0.02)
+    cell = lab.lab.cell(one)
+    assert (cell.config.rare, cell.config.eval_every, cell.config.slow_every) == ("bus", PAPER.eval_every, None)
+    assert cell.config.methods == ("mpt-x", "mpt", "ldc:all", "remaining-mean", "frozen", "oracle-train")
+    assert cell.label == "stand-in road bus 2% cnn3, beyond"
+    assert lab.name(one) == "stand-in road (bus) 2% cnn3"
+    assert set(COLUMNS) <= set(lab.lab.cell(Wanted()).config.methods)
+
+
+def test_other_exhibits_have_the_first_class_only():
+    with_more, without = results(), results(data=[text.partition(",")[0] for text in DATA])
+    for name, exhibit in EXHIBITS.items():
+        if name != "beyond":
+            keys = [[c.key for c in r.cells(exhibit.wanted(r))] for r in (with_more, without)]
+            assert keys[0] == keys[1]
+    source = with_more.lab.sources["nuimages"]
+    assert "bus" not in source.short + source.label
+    assert "--data 'nuimages=road?train=12&test=6:truck,bus,car'" in command("beyond", with_more)
+
+
+def test_the_quick_scale_has_no_more_than_table_2():
+    lab = results(QUICK)
+    assert beyond_wanted(lab) == [w for w in table2_wanted(lab) if w.set != "car1000-fine"]
+    assert "paper's scale only" in " ".join(made("beyond", lab).notes)
+
+
+@pytest.mark.parametrize("twice", ["truck,bus,truck", "truck,bus,bus", "truck,2"])
+def test_a_class_named_twice_is_refused(twice):
+    with pytest.raises(ConfigError, match="of nuimages is there twice, should be named once"):
+        beyond_wanted(results(data=[f"nuimages=road?train=12&test=6:{twice}"]))
+
+
+class Made(Results):
+    """Results whose outcomes are given."""
+
+    def __init__(self, outcomes):
+        lab = results().lab
+        super().__init__(lab, Store(Path("none")))
+        object.__setattr__(self, "outcomes", outcomes)
+
+    def of(self, wanted):
+        return self.outcomes.get(wanted)
+
+
+def outcome(random, shift):
+    """Numbers by method, seed and round; the departure is after round 10, and ldc:all is not read out in round 30."""
+    shape = (len(COLUMNS), SEEDS, len(ROUNDS))
+    f1, others, distance, expected = random.uniform(0.3, 0.7, (4, *shape))
+    f1[0] = f1[1] + shift + 0.01 * random.standard_normal(shape[1:])
+    metrics, diagnostics = [], []
+    for (i, method), seed, (j, number) in itertools.product(enumerate(COLUMNS), range(SEEDS), enumerate(ROUNDS)):
+        if (method, number) == ("ldc:all", 30):
+            continue
+        what = {"seed": seed, "round": number, "method": method}
+        figures = f1[i, seed, j], others[i, seed, j], distance[i, seed, j]
+        metrics.append(what | dict(zip(("rare_f1", "others_accuracy", "prototype_distance"), figures, strict=True)))
+        if method in ("mpt-x", "mpt"):
+            diagnostics.append(what | {"expected_error": expected[i, seed, j]})
+    diagnostics[-1]["expected_error"] = None  # mpt, last seed, last round: nothing was stated
+    tables = Tables(metrics=tuple(metrics), diagnostics=tuple(diagnostics))
+    held = distance <= expected
+    return Outcome(tables, 10, 40), f1[..., [1, 3]].mean(-1), others[..., [1, 3]].mean(-1), held[..., 1:]
+
+
+@pytest.fixture(scope="module")
+def exhibit():
+    random = np.random.default_rng(5)
+    cells = [Wanted(remaining=0.01), Wanted(), Wanted(set="car1000-coarse", backbone="resnet18", study="beyond")]
+    numbers = [outcome(random, shift) for shift in (0.1, -0.1, 0.05)]
+    return beyond(Made(dict(zip(cells, (n[0] for n in numbers), strict=True)))), numbers
+
+
+ROWS = ("stand-in road (truck) 1% cnn3", "stand-in road (truck) 2% cnn3", "stand-in road (van) 2% resnet18")
+
+
+def test_the_tables_figures_are_those_of_the_cells(exhibit):
+    figure, numbers = exhibit
+    lines = list(csv.DictReader(io.StringIO(figure.table.csv())))
+    for name, (_, f1, _, _) in zip(ROWS, numbers, strict=True):
+        mine = [line for line in lines if line["row"] == name]
+        assert [line["column"] for line in mine] == [
+            "MPT-X", "MPT", "LDC, all samples", "remaining-mean", "Frozen prototype", "oracle-train",
+            "/ oracle-train", "less MPT",
+        ]  # fmt: skip
+        gap = stats.ttest_1samp(f1[0] - f1[1], 0).confidence_interval(0.95)
+        expected = [*f1.mean(1), f1[0].mean() / f1[5].mean(), (gap.low + gap.high) / 2]
+        np.testing.assert_allclose([float(line["ours"]) for line in mine], expected, atol=2e-6)
+        deviations = [float(line["deviation"]) for line in mine if line["deviation"]]
+        np.testing.assert_allclose(deviations, [*f1.std(1, ddof=1), (gap.high - gap.low) / 2], atol=2e-6)
+
+
+def test_cells_that_were_not_run_are_missing(exhibit):
+    rows = {row.label: row for row in exhibit[0].table.rows}
+    assert len(rows) == 18
+    assert {name for name, row in rows.items() if row.entries[0].ours is not None} == set(ROWS)
+    missing = [line for line in exhibit[0].table.markdown().splitlines() if "(bus) 2%" in line]
+    assert missing == ["| stand-in road (bus) 2% cnn3 |" + " missing |" * 8]
+    nothing = made("beyond", Made({}))
+    assert nothing.panels[0].drawing is None
+    assert "stand-in road bus 2% cnn3, beyond: not computed yet" in nothing.table.notes[-1]
+
+
+def test_the_notes_count_and_average_over_the_cells_that_were_run(exhibit):
+    figure, numbers = exhibit
+    notes = "\n".join(figure.notes)
+    f1, others = np.array([n[1] for n in numbers]), np.array([n[2] for n in numbers])
+    assert "above MPT in 2 of 3 cells that were run, of 18; significantly below in 1 " in notes
+    ratios = f1[:, 0].mean(-1) / f1[:, 5].mean(-1)
+    worst = f"{ratios.min():.3f}".removeprefix("0")
+    assert f"{ratios.mean():.3f}".removeprefix("0") + " on average over cells" in notes
+    assert f"{worst} at worst, in {ROWS[int(ratios.argmin())]}." in notes
+    gap = float((others[:, 0] - others[:, 5]).mean())
+    sign = "\N{MINUS SIGN}" if gap < 0 else ""
+    assert f"MPT-X less oracle-train: {sign}{f'{abs(gap):.4f}'.removeprefix('0')} on average" in notes
+    held = np.array([n[3] for n in numbers])
+    mine, plain = held[:, 0], np.delete(held[:, 1].reshape(3, -1), -1, axis=1)
+    assert f"MPT-X's true distance to oracle-train's prototype was within the error that it expected in {mine.mean():.1%} of 27 " in notes  # fmt: skip  # noqa: E501
+    assert f"expected in {plain.mean():.1%} of 24 " in notes
+    assert [sum(within(n[0], "mpt-x")) for n in numbers] == mine.sum(axis=(1, 2)).tolist()
+
+
+def test_the_figure_has_a_point_a_cell(exhibit):
+    figure, numbers = exhibit
+    points = figure.panels[0].drawing.points
+    f1 = np.array([n[1] for n in numbers]).mean(-1)
+    np.testing.assert_allclose([(p.x, p.y) for p in points], f1[:, [1, 0]] / f1[:, [5]])
+
+
+def test_one_seed_has_no_interval_and_an_oracle_of_zero_no_ratio():
+    metrics = [
+        {
+            "seed": 0,
+            "round": 20,
+            "method": m,
+            "rare_f1": 0.5 * (m != "oracle-train"),
+            "others_accuracy": 0.5,
+            "prototype_distance": None,
+        }
+        for m in COLUMNS
+    ]
+    figure = beyond(Made({Wanted(): Outcome(Tables(metrics=tuple(metrics)), 10, 20)}))
+    line = next(line for line in figure.table.markdown().splitlines() if "(truck) 2% cnn3" in line)
+    assert line.endswith("| .000 | \N{EN DASH} | .000 |")
+    assert "of the 0 that have several seeds" in " ".join(figure.notes)
+    assert figure.panels[0].drawing is None
