@@ -17,12 +17,14 @@ import tarfile
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from real_images import unpack
 from rich.console import Console
 
 from mpt.data import save_npz
+from mpt.experiments.plans import PAPER, SCALES
 from mpt.experiments.reproduce import reproduce
 
 SETS = {
@@ -67,9 +69,12 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/paper"))
     parser.add_argument("--cells", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--fractions", type=float, nargs="+", help="of table 3, where not all of them can be run")
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--show", action="store_true")
     args = parser.parse_args()
+    if args.fractions:
+        SCALES["paper"] = replace(PAPER, backbone_remaining=tuple(args.fractions))
     cells = args.work / "cells"
     cells.mkdir(parents=True, exist_ok=True)
     args.out.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from mpt.federation import grouped
+from mpt.federation.cross_request import CrossRequest
 from mpt.federation.request import StatisticsRequest
 
 RNG = np.random.default_rng(0)
@@ -39,6 +40,22 @@ def test_as_each_alone(options):
         np.testing.assert_allclose(together.squares, alone.squares, atol=1e-5)
         if request.scatter:
             np.testing.assert_allclose(together.scatter, alone.scatter, atol=1e-5)
+
+
+def test_cross_moments_as_each_alone():
+    earlier = {v: h @ RNG.standard_normal((D, D)) for v, h in FEATURES.items()}
+    request = CrossRequest(4, 2, np.array([1.0, 0.5, 0.0, 2.0]), np.full(D, 0.3), np.full(D, 0.5))
+    groups = grouped.group(list(HELD), [torch.from_numpy(LABELS[v]) for v in HELD], CLASSES)
+    both = (torch.from_numpy(np.concatenate(list(h.values()))) for h in (earlier, FEATURES))
+    made = grouped.cross_statistics(*both, groups, request)
+    assert list(made) == list(HELD)
+    for vehicle, stats in made.items():
+        alone = request.read(request.answer(earlier[vehicle], FEATURES[vehicle], LABELS[vehicle]), {})
+        together = request.read(request.send(stats), {})
+        np.testing.assert_array_equal(together.counts, alone.counts)
+        for name in ("earlier", "sums", "gram"):
+            np.testing.assert_allclose(getattr(together, name), getattr(alone, name), atol=1e-4)
+        np.testing.assert_allclose(together.cross, alone.cross, rtol=2e-3, atol=0.02)
 
 
 def test_chunks_stay_small_and_keep_the_order(monkeypatch):

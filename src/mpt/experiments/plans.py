@@ -44,7 +44,7 @@ class Scale:
         backbones: of Table 3, with the settings that one has for itself.
         backbone_remaining: the fractions of Table 3.
         eval_every: of cells whose rounds no figure shows.
-        slow_every: of those whose rounds are shown.
+        slow_every: of those whose rounds are shown, and of other backbones than cnn3.
         seeds: how many, unless the user says otherwise.
         beyond: whether `beyond` has more cells than Table 2: the further classes, and ResNet-18.
     """
@@ -201,7 +201,7 @@ def _cell(scale_name: str, source: Source, seeds: int, wanted: Wanted) -> Cell:
         "seeds": seeds,
         **own,
     }
-    if settings["eval_every"] == 1:
+    if settings["eval_every"] == 1 or (wanted.backbone != "cnn3" and scale.slow_every % settings["eval_every"] == 0):
         settings["slow_every"] = scale.slow_every
     if wanted.study == "main" and wanted.set == "nuimages" and wanted.backbone == "cnn3":
         settings["methods"] += PARTS

@@ -1,9 +1,8 @@
-"""Work that goes on beside training: on a GPU in threads and streams of their own, elsewhere at once."""
+"""Work that goes on beside training: on a GPU in a thread of its own and a stream of its own, elsewhere at once."""
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, TypeVar
 
@@ -12,47 +11,39 @@ import torch
 SMALL = 256
 """Up to this feature dimension the server's matrices are faster with one thread than with several that wait."""
 
-MOST_WORKERS = 4
-"""Threads that share Python's lock: with more they wait for each other."""
-
 Result = TypeVar("Result")
 
 
 class Background:
-    """Does some pieces of work while something else goes on; what they give is asked for later."""
+    """Does one piece of work after the other; what it gives is asked for later."""
 
-    def __init__(self, device: torch.device, *, beside: bool = True, pieces: int = 1) -> None:
-        self.device, self._workers, self._limit = device, None, ExitStack()
+    def __init__(self, device: torch.device, *, beside: bool = True) -> None:
+        self.device = device
+        self._worker, self._stream = None, None
         if beside and device.type == "cuda":
-            self._several = min(pieces, MOST_WORKERS)
-            self._workers = ThreadPoolExecutor(self._several, "readout")
-            self._own = threading.local()
+            self._worker = ThreadPoolExecutor(1, "readout")
+            self._stream = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> "Background":
-        if self._workers is not None and self._several > 1:
-            self._limit.enter_context(few_threads(0))  # where it is the process's, one thread must not lift another's
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._limit.close()
-        if self._workers is not None:
-            self._workers.shutdown(cancel_futures=True)
+        if self._worker is not None:
+            self._worker.shutdown(cancel_futures=True)
 
-    def submit(self, work: Sequence[Callable[[], Result]]) -> Callable[[], list[Result]]:
-        """Begin; calling what comes back waits for the results. All that is queued on the device is done before."""
-        if self._workers is None:
-            results = [piece() for piece in work]
-            return lambda: results
+    def submit(self, work: Callable[[], Result]) -> Callable[[], Result]:
+        """Begin; calling what comes back waits for the result. All that is queued on the device is done before."""
+        if self._worker is None:
+            result = work()
+            return lambda: result
         torch.cuda.current_stream(self.device).synchronize()
-        begun = [self._workers.submit(self._on_a_stream, piece) for piece in work]
-        return lambda: [piece.result() for piece in begun]
+        return self._worker.submit(self._on_a_stream, work).result
 
     def _on_a_stream(self, work: Callable[[], Result]) -> Result:
-        if not hasattr(self._own, "stream"):
-            self._own.stream = torch.cuda.Stream(self.device, priority=-1)  # type: ignore[no-untyped-call]
-        with torch.cuda.device(self.device), torch.cuda.stream(self._own.stream):
+        assert self._stream is not None
+        with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             result = work()
-            self._own.stream.synchronize()
+            self._stream.synchronize()
         return result
 
 

@@ -57,7 +57,7 @@ class CrossRequest(Value):
             object.__setattr__(self, name, value)
 
     def answer(self, earlier: ArrayLike, features: ArrayLike, labels: ArrayLike) -> bytes:
-        """On a vehicle: the statistics of its samples, as float32 with `cross` as float16, less what the server has."""
+        """On a vehicle: the statistics of its samples, as `send` makes them."""
         stats = CrossStatistics.from_features(
             earlier,
             features,
@@ -67,6 +67,10 @@ class CrossRequest(Value):
             earlier_origin=self.earlier_origin,
             origin=self.origin,
         )
+        return self.send(stats)
+
+    def send(self, stats: CrossStatistics) -> bytes:
+        """On a vehicle: its statistics as float32 with `cross` as float16, less what the server has."""
         return stats.to_bytes("float32", frame=False, known=self.known, halves=True)
 
     def read(self, answer: bytes, known: Mapping[bytes, Still]) -> CrossStatistics:

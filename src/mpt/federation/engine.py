@@ -86,8 +86,7 @@ def rounds_together(
     """
     first = federations[0]
     coming, finished, pending = list(states), list(states), None
-    beside = first.plan.precision != "float32"
-    with Background(first.device, beside=beside, pieces=len(federations)) as background:
+    with Background(first.device, beside=first.plan.precision != "float32") as background:
         while True:
             trained = _train_together(federations, coming) if coming[0].round < first.plan.rounds else None
             if pending is not None:
@@ -96,8 +95,7 @@ def rounds_together(
                 yield finished, [rows for _, rows in done]
             if trained is None:
                 return
-            work = [partial(_finish, f, s, mine) for f, s, mine in zip(federations, finished, trained, strict=True)]
-            pending = background.submit(work)
+            pending = background.submit(partial(_finish_together, federations, finished, trained))
             coming = [f.trained(s, mine) for f, s, mine in zip(federations, coming, trained, strict=True)]
 
 
@@ -112,9 +110,11 @@ def _train_together(federations: Sequence["Federation"], states: Sequence[State]
     return [{key: next(models) for key in some} for some in jobs]
 
 
-def _finish(federation: "Federation", state: State, trained: Trained) -> tuple[State, list[Row]]:
-    with precisely(federation.plan.precision):
-        return federation.finish(state, trained)
+def _finish_together(
+    federations: Sequence["Federation"], states: Sequence[State], trained: Sequence[Trained]
+) -> list[tuple[State, list[Row]]]:
+    with precisely(federations[0].plan.precision):
+        return [f.finish(state, mine) for f, state, mine in zip(federations, states, trained, strict=True)]
 
 
 def run_together(

@@ -88,7 +88,8 @@ class _Locals(Mapping[int, Local]):
         self.seen = seen
 
     def __getitem__(self, vehicle: int) -> Local:
-        return self.seen.features.local(vehicle, self.seen.here, partial(self.seen.earlier, vehicle))
+        seen = self.seen
+        return seen.features.local(vehicle, seen.here, partial(seen.earlier, vehicle), seen.before)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.seen.here)

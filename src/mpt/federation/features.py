@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
-from mpt.core import ClassStatistics
+from mpt.core import ClassStatistics, CrossStatistics
 from mpt.core.validation import Floats, Ints
-from mpt.federation.grouped import statistics
+from mpt.federation.cross_request import CrossRequest
+from mpt.federation.grouped import cross_statistics, statistics
 from mpt.federation.metrics import confusion_matrix
 from mpt.federation.request import StatisticsRequest
 from mpt.methods.protocol import Local, Readout
@@ -28,8 +29,10 @@ class Embedding(Protocol):
         """That embedding took so far."""
         ...
 
-    def local(self, vehicle: int, here: tuple[int, ...], earlier: Callable[[], Floats]) -> Local:
-        """A vehicle among those that are there; `earlier` gives its samples' features under the earlier model."""
+    def local(
+        self, vehicle: int, here: tuple[int, ...], earlier: Callable[[], Floats], before: "Embedding | None"
+    ) -> Local:
+        """A vehicle among those that are there; `earlier` gives its samples' features under the model of `before`."""
         ...
 
     def vehicle(self, vehicle: int) -> Floats:
@@ -73,6 +76,7 @@ class Features:
         self.seconds = 0.0
         self._vehicles: dict[int, Tensor] = {}
         self._reports: dict[bytes, dict[int, ClassStatistics]] = {}
+        self._crosses: dict[bytes, dict[int, CrossStatistics]] = {}
 
     def embed_vehicles(self, vehicles: Sequence[int]) -> None:
         """Embed the samples of several vehicles, together."""
@@ -81,11 +85,16 @@ class Features:
             samples = [self.federation.vehicles[v].images for v in new]
             self._vehicles |= dict(zip(new, self._embed(*samples), strict=True))
 
-    def local(self, vehicle: int, here: tuple[int, ...], earlier: Callable[[], Floats]) -> Local:
+    def local(
+        self, vehicle: int, here: tuple[int, ...], earlier: Callable[[], Floats], before: Embedding | None
+    ) -> Local:
         """A vehicle among those that are there; on a GPU its statistics are made there."""
         self.embed_vehicles(here)
-        report = partial(self.report, vehicle, here) if self.federation.device.type != "cpu" else None
-        return Local(self.federation.labels[vehicle], partial(self.vehicle, vehicle), earlier, report)
+        report = cross = None
+        if self.federation.device.type != "cpu":
+            report = partial(self.report, vehicle, here)
+            cross = partial(self.cross, vehicle, here, before) if isinstance(before, Features) else None
+        return Local(self.federation.labels[vehicle], partial(self.vehicle, vehicle), earlier, report, cross)
 
     def vehicle(self, vehicle: int) -> Floats:
         """(n, d): of a vehicle's samples."""
@@ -104,6 +113,17 @@ class Features:
             joined = torch.cat([self._vehicles[v] for v in groups.vehicles])
             self._reports[question] = statistics(joined, groups, request)
         return self._reports[question][vehicle]
+
+    def cross(self, vehicle: int, here: tuple[int, ...], before: "Features", request: CrossRequest) -> CrossStatistics:
+        """A vehicle's cross moments, made likewise."""
+        question = request.to_bytes()
+        if vehicle not in self._crosses.get(question, {}):
+            for features in (self, before):
+                features.embed_vehicles(here)
+            groups = self.federation.groups(vehicle, here)
+            earlier, current = (torch.cat([f._vehicles[v] for v in groups.vehicles]) for f in (before, self))
+            self._crosses[question] = cross_statistics(earlier, current, groups, request)
+        return self._crosses[question][vehicle]
 
     @property
     def test(self) -> Floats:

@@ -7,8 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mpt.core import ClassStatistics
+from mpt.core import ClassStatistics, CrossStatistics
 from mpt.core.equations import span_basis
+from mpt.core.validation import Floats
+from mpt.federation.cross_request import CrossRequest
 from mpt.federation.request import StatisticsRequest
 
 ENTRIES = 2**26
@@ -96,5 +98,41 @@ def statistics(features: Tensor, groups: Groups, request: StatisticsRequest) -> 
         counts = table[:, 0].round().astype(np.int64)
         made[vehicle] = ClassStatistics(
             counts, table[:, 2:], table[:, 1], scatter, request.watched, request.span, origin
+        )
+    return made
+
+
+def cross_statistics(
+    earlier: Tensor, features: Tensor, groups: Groups, request: CrossRequest
+) -> dict[int, CrossStatistics]:
+    """`CrossStatistics.from_features` for every vehicle, of features (N, d) twice, in float64 on the device."""
+    d, vehicles, num_classes = features.shape[1], len(groups.vehicles), len(request.weights)
+
+    def there(array: Floats) -> Tensor:
+        return torch.from_numpy(np.array(array)).to(features.device)
+
+    z, h = earlier - there(request.earlier_origin), features - there(request.origin)
+    roots = there(request.weights).sqrt()[groups.labels][:, None]
+    old, new = (torch.cat([x * roots, x.new_zeros(1, d)])[groups.padded] for x in (z, h))
+    gram = old.mT @ old
+    parts = [
+        torch.cat([groups.members.sum(dim=1, keepdim=True), groups.members @ z, groups.members @ h], dim=1),
+        ((gram + gram.mT) / 2),
+        old.mT @ new,
+    ]
+    rows = torch.cat([part.reshape(vehicles, -1) for part in parts], dim=1).cpu().numpy()
+    made = {}
+    for vehicle, row in zip(groups.vehicles, rows, strict=True):
+        table, gram_row, cross_row = np.split(row, [num_classes * (2 * d + 1), num_classes * (2 * d + 1) + d * d])
+        table = table.reshape(num_classes, 2 * d + 1)
+        made[vehicle] = CrossStatistics(
+            table[:, 0].round().astype(np.int64),
+            table[:, 1 : d + 1],
+            table[:, d + 1 :],
+            gram_row.reshape(d, d),
+            cross_row.reshape(d, d),
+            request.weights,
+            request.earlier_origin,
+            request.origin,
         )
     return made

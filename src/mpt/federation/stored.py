@@ -36,7 +36,7 @@ class Stored:
         for array in (*self.features.values(), self.test, self.test_mean, self.rare_mean, *self.head):
             array.setflags(write=False)
 
-    def local(self, vehicle: int, here: tuple[int, ...], earlier: Callable[[], Floats]) -> Local:
+    def local(self, vehicle: int, here: tuple[int, ...], earlier: Callable[[], Floats], before: object) -> Local:
         """A vehicle; what it answers does not depend on who else is there."""
         return Local(self.labels[vehicle], self.features[vehicle], earlier)
 

@@ -75,4 +75,4 @@ class MptX:
 
 def _answer(question: bytes, local: Local) -> bytes:
     """On a vehicle."""
-    return CrossRequest.from_bytes(question).answer(local.earlier(), local.features, local.labels)
+    return local.answer_cross(CrossRequest.from_bytes(question))

@@ -11,8 +11,9 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from mpt.core import ClassStatistics, StatisticsError
+from mpt.core import ClassStatistics, CrossStatistics, StatisticsError
 from mpt.core.validation import Floats, Ints
+from mpt.federation.cross_request import CrossRequest
 from mpt.federation.request import StatisticsRequest
 
 Training = Literal["held-out", "continued", "fedlc", "live"]
@@ -29,12 +30,14 @@ class Local:
         embedded: (n, d), their features under the current global model, or what gives them; read `features`.
         earlier: gives the same samples' features under the departure-time model; costs one more forward pass.
         report: makes the statistics where the features are, on a GPU say; None: from `features`.
+        cross: the same for cross moments; None: from `earlier` and `features`.
     """
 
     labels: Ints
     embedded: Floats | Callable[[], Floats]
     earlier: Callable[[], Floats]
     report: Callable[[StatisticsRequest], ClassStatistics] | None = None
+    cross: Callable[[CrossRequest], CrossStatistics] | None = None
 
     @cached_property
     def features(self) -> Floats:
@@ -46,6 +49,12 @@ class Local:
         if self.report is None:
             return request.answer(self.features, self.labels)
         return request.send(self.report(request))
+
+    def answer_cross(self, request: CrossRequest) -> bytes:
+        """What the vehicle reports of its samples under two models."""
+        if self.cross is None:
+            return request.answer(self.earlier(), self.features, self.labels)
+        return request.send(self.cross(request))
 
 
 Answer = Callable[[bytes, Local], bytes]
