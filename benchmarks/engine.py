@@ -107,7 +107,11 @@ def grid(dataset: Dataset, rounds: int) -> list[list[object]]:
         for fraction in (0.01, 0.02, 0.05, 0.1)
         for seed in range(3)
     ]
-    return [[f"grid: 12 trainings of {rounds} rounds", timed(lambda: run_together(dataset, plans, device=DEVICE)), "s"]]
+    unread = [replace(plan, rounds=20, eval_every=20, slow_every=20) for plan in plans]
+    return [
+        [f"grid: 12 trainings of {rounds} rounds", timed(partial(run_together, dataset, plans, device=DEVICE)), "s"],
+        ["grid: 20 rounds of them, hardly read out", timed(partial(run_together, dataset, unread, device=DEVICE)), "s"],
+    ]
 
 
 def backbones(folder: Path) -> list[list[object]]:
