@@ -147,7 +147,8 @@ def test_cells_that_were_not_run_are_missing(exhibit):
     assert missing == ["| stand-in road (bus) 2% cnn3 |" + " missing |" * 8]
     nothing = made("beyond", Made({}))
     assert nothing.panels[0].drawing is None
-    assert "stand-in road bus 2% cnn3, beyond: not computed yet" in nothing.table.notes[-1]
+    assert "stand-in road truck 2% cnn3: not computed yet" in nothing.table.notes[-1]
+    assert "; and 12 more. To compute them: " in nothing.table.notes[-1]
 
 
 def test_the_notes_count_and_average_over_the_cells_that_were_run(exhibit):

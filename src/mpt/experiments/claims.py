@@ -215,7 +215,11 @@ def _loss_everywhere(results: Results) -> Verdict:
     told = (
         f"losses of {min(values):.0f} to {max(values):.0f}%; larger with fewer samples in {grows} of {len(known)} pairs"
     )
-    return Verdict("agrees" if min(values) > 0 and grows == len(known) else "in part", told)
+    if len(known) < len(pairs):
+        told += f"; {len(values)} of {sum(map(len, table.values()))} cells were run"
+    if min(values) <= 0 or grows < len(known):
+        return Verdict("in part", told)
+    return Verdict("agrees" if len(known) == len(pairs) else "agrees so far" if known else "not run", told)
 
 
 def _bytes_order(results: Results) -> Verdict:
@@ -289,7 +293,9 @@ def _departure_round(results: Results) -> Verdict:
         return NOT_RUN
     scores = {o.depart_at: f1(o, "mpt") for _, o in some}
     told = "MPT's F1 at the last round: " + ", ".join(f"{number(v)} after {d}" for d, v in scores.items())
-    return Verdict("agrees" if max(scores.values()) - min(scores.values()) < 0.05 else "does not", told)
+    same = max(scores.values()) - min(scores.values()) < 0.05
+    whole: Status = "agrees" if len(some) == len(departure_wanted(results)) else "agrees so far"
+    return Verdict(whole if same else "does not", told)
 
 
 def _signed(value: float) -> str:

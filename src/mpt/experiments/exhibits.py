@@ -18,6 +18,9 @@ from mpt.report.rows import kind_of
 MORE = ("ldc:all", "remaining-mean", "oracle-train")
 """Rows below the paper's: LDC from all samples, the plain mean of the remaining ones, and the honest reference."""
 
+NAMED = 6
+"""How many missing cells a note names."""
+
 PAPERS = "Beside ours the paper's numbers, on "
 
 
@@ -193,7 +196,8 @@ def made(name: str, results: Results) -> Table | Figure:
         notes.append(f"Data: {'; '.join(labels)}. {_made_with(results, wanted)}")
     missing = results.missing(wanted)
     if missing:
-        notes.append(f"Missing: {'; '.join(missing)}. To compute them: {command(name, results)}")
+        more = f"; and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        notes.append(f"Missing: {'; '.join(missing[:NAMED])}{more}. To compute them: {command(name, results)}")
     notes = list(dict.fromkeys(notes))
     if isinstance(thing, Figure) and thing.table is not None:
         thing = replace(thing, table=replace(thing.table, notes=tuple(notes)))
