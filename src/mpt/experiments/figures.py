@@ -362,4 +362,5 @@ def _ends(
         return Entry("\N{EN DASH}" if value is None and outcome is not None else value)
 
     rows = tuple(Row(c or LOOKS[m].label, tuple(entry(m, column) for column in columns)) for m, c in methods.items())
-    return Table(name, f"{name}: {when}", "", tuple((when, _NAMES[c]) for c in columns), rows)
+    title = f"Figure {name.removeprefix('fig')}, {when}"
+    return Table(name, title, "", tuple((when, _NAMES[c]) for c in columns), rows)
