@@ -30,7 +30,7 @@ def record(dataset: str, rare: str, seed: int, args: argparse.Namespace) -> Path
         rounds=args.rounds,
         depart_at=args.depart_at,
         eval_every=args.rounds,
-        settings=Settings(epochs=args.epochs, lr=args.lr),
+        settings=Settings(epochs=args.epochs, lr=args.lr, batch_size=args.batch_size),
         seed=seed,
     )
     federation = Federation(loaded, plan, torch.device("cpu"))
@@ -80,6 +80,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=10, help="keep features of every so many rounds")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--lr", type=float, default=0.01)
+    parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--suffix", default="", help="of the files' names, to tell settings apart")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
