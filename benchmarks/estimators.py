@@ -101,30 +101,22 @@ def mapped(
     width: float | None = DEFAULT_WIDTH,
     ridge: float = DEFAULT_MAP_RIDGE,
     *,
-    towards: float = 1.0,
+    towards: float | None = None,
     between: float = 1.0,
 ) -> Floats:
     """The departing prototype under a map with other settings, without remaining samples.
 
-    `ridge` is c of Eq. (X2). With `towards` 0 it shrinks the map towards zero, not the identity; `between` is how much
-    more the classes' means count than the samples about them.
+    `ridge` is c of Eq. (X2), `towards` its rho; `between` is how much more the classes' means count than the samples
+    about them.
     """
     cross = cell.cross(width)
     classes = np.flatnonzero(cross.weights)
     counted = (cross.weights * cross.counts)[classes]
     earlier, means = cross.earlier_means[classes], cross.means[classes]
     within, within_cross = cross.within
-    missing = 1 - towards
     relative = map_ridge(cross.weights[classes], cross.counts[classes], len(cell.start), ridge)
-    found = affine_map(
-        earlier,
-        means + missing * earlier,
-        counted,
-        within / between,
-        (within_cross + missing * within) / between,
-        relative,
-    )
-    moved: Floats = found(cell.start) - missing * cell.start
+    found = affine_map(earlier, means, counted, within / between, within_cross / between, relative, towards)
+    moved: Floats = found(cell.start)
     return moved
 
 
@@ -281,6 +273,7 @@ TRIED: dict[str, Estimate] = {
     "alpha by Eq. (7)": by_equation_7,
     "all classes alike": lambda cell: mapped(cell, None),
     "towards zero": lambda cell: mapped(cell, towards=0.0),
+    "towards the identity": lambda cell: mapped(cell, towards=1.0),
     "class means count tenfold": lambda cell: mapped(cell, between=10.0),
     "ridge by classes left out": by_best_ridge,
     "mpt, lambda by classes left out": mpt_by_best_ridge,

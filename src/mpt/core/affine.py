@@ -24,6 +24,12 @@ DEFAULT_MAP_RIDGE = 0.02
 _LEAST_NOISE = 0.02
 """Of the whole variance, Eq. (X5)."""
 
+_ELSEWHERE = 1.6
+"""How much further samples of a class that the map was not fitted to scatter about it, Eq. (X5)."""
+
+_CARRIED = 1 / 6
+"""What the map gets wrong on the departed class, of what it gets wrong on reference classes left out, Eq. (X6)."""
+
 
 def nearness(prototype: Floats, reference: Floats, factor: Floats, width: float = DEFAULT_WIDTH) -> Floats:
     r"""Eq. (X1): a_k, how much each reference class counts, near ones more; their mean is one. (K,)
@@ -71,16 +77,22 @@ def map_ridge(weights: Floats, counts: Floats | Ints, d: int, ridge: float = DEF
 
 
 def affine_map(
-    earlier: Floats, current: Floats, counted: Floats, within: Floats, within_cross: Floats, ridge: float
+    earlier: Floats,
+    current: Floats,
+    counted: Floats,
+    within: Floats,
+    within_cross: Floats,
+    ridge: float,
+    towards: float | None = None,
 ) -> AffineMap:
     r"""Eq. (X2) and (X3): the ridge regression of h on z over the samples of the reference classes, from their sums.
 
         G = W + sum_k w_k (m_k - m)(m_k - m)^T,   X = V + sum_k w_k (m_k - m)(n_k - n)^T,
-        A = I + (G + lambda I)^-1 (X - G),   lambda = `ridge` x tr(G) / d,
+        A = rho I + (G + lambda I)^-1 (X - rho G),   rho = tr(X) / tr(G),   lambda = `ridge` x tr(G) / d,
 
     m and n the weighted means of z and h: where nothing has moved, the map is the identity, and with few samples it
-    stays near it. Without class k's mean, but with the scatter within it, the regression's error at that class is
-    known without solving again, as in any linear regression:
+    stays near a multiple of it, the smaller the less of z is left in h. Without class k's mean, but with the scatter
+    within it, the regression's error at that class is known without solving again, as in any linear regression:
 
         e_k = (n_k - map(m_k)) / (1 - H_k),   H_k = w_k / sum(w) + w_k (m_k - m)^T (G + lambda I)^-1 (m_k - m).
 
@@ -91,6 +103,7 @@ def affine_map(
         within: W (d, d).
         within_cross: V (d, d).
         ridge: relative ridge, not negative.
+        towards: rho; None: as above, at least 0.
     """
     share = counted / counted.sum()
     centre, earlier_centre = dot(share, current), dot(share, earlier)
@@ -101,11 +114,13 @@ def affine_map(
     size = float(np.trace(whole)) / len(whole)
     if size <= 0:
         return AffineMap(earlier_centre, centre, np.eye(len(whole)), dh - dz)
-    moved = within_cross + dot(weighted.T, dh) - whole
+    moved = within_cross + dot(weighted.T, dh)
+    rho = max(float(np.trace(moved)) / float(np.trace(whole)), 0.0) if towards is None else towards
+    moved -= rho * whole
     whole.flat[:: len(whole) + 1] += ridge * size
     factor = cholesky_factor(whole, "gram")
     matrix = scipy.linalg.cho_solve((factor, True), moved, check_finite=False)
-    matrix.flat[:: len(whole) + 1] += 1
+    matrix.flat[:: len(whole) + 1] += rho
     solved = scipy.linalg.cho_solve((factor, True), dz.T, check_finite=False)
     leverage = share + counted * np.sum(dz * solved.T, axis=1)
     errors = (dh - dot(dz, matrix)) / np.maximum(1 - leverage, 1e-6)[:, None]
@@ -124,10 +139,11 @@ def corrected_mean(mapped: AffineMap, prototype: Floats, earlier_mean: Floats, m
 def residual_noise(mapped: AffineMap, earlier: Floats, factor: Floats, floor: float) -> float:
     r"""Eq. (X5): sigma^2, the variance per sample and whitened dimension of h - map(z) within a class.
 
-        sigma^2 = tr(S~_t^-1 (S_t - A^T S_z A)) / d,
+        sigma^2 = 1.6 tr(S~_t^-1 (S_t - A^T S_z A)) / d,
 
-    what of the variance of h that of map(z) does not account for, and at least a fiftieth of all of it. Where the map
-    leaves nothing unexplained, prediction and measurement agree, and the floor changes nothing.
+    what of the variance of h that of map(z) does not account for, at least a fiftieth of all of it and at most all.
+    The factor is for a class that the map was not fitted to: 1.4 to 1.9 on the tuning classes. Where the map leaves
+    nothing unexplained, prediction and measurement agree, and the floor changes nothing.
 
     Args:
         mapped: the map.
@@ -140,17 +156,18 @@ def residual_noise(mapped: AffineMap, earlier: Floats, factor: Floats, floor: fl
     total = 1 - floor * float(np.sum(inverse**2)) / d
     carried = whiten(mapped.matrix, factor)
     explained = float(np.sum(carried * dot(earlier, carried))) / d
-    return max(total - explained, _LEAST_NOISE * total)
+    return min(_ELSEWHERE * max(total - explained, _LEAST_NOISE * total), total)
 
 
 def trust(gap: Floats, noise: float, samples: int, prior: float) -> float:
     r"""Eq. (X6): alpha, how far the corrected mean is trusted against the map's prediction.
 
-        D = |gap|^2 / d,   tau^2 = max(prior / 2, D - (1 + 10 / sqrt(N)) sigma^2 / N),
+        D = |gap|^2 / d,   tau^2 = max(prior / 6, D - (1 + 10 / sqrt(N)) sigma^2 / N),
         alpha = tau^2 / (tau^2 + sigma^2 / N).
 
     As Eq. (7), in whitened coordinates, with two differences. What the map gets wrong on a reference class that it was
-    not fitted to says what it gets wrong here, less by half: here no class is missing from the fit. And samples are no
+    not fitted to says what it gets wrong here, but less, a sixth: reference classes are trained and move apart by
+    themselves, the departed one is only carried along, and no class is missing from the fit. And samples are no
     Gaussians: D counts only beyond several times what chance explains on average, the more the fewer they are.
 
     Args:
@@ -163,5 +180,5 @@ def trust(gap: Floats, noise: float, samples: int, prior: float) -> float:
         return 0.0
     if noise <= 0:
         return 1.0
-    signal = max(prior / 2, disagreement(gap, noise, samples))
+    signal = max(_CARRIED * prior, disagreement(gap, noise, samples))
     return signal / (signal + noise / samples)
