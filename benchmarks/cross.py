@@ -32,10 +32,11 @@ SHARES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.85, 1.0)
 def tuned() -> dict[str, Estimate]:
     """A grid over width, ridge and what the map is shrunk towards."""
 
-    def one(width: float | None, ridge: float, towards: float) -> Estimate:
+    def one(width: float | None, ridge: float, towards: float | None) -> Estimate:
         return lambda cell: mapped(cell, width, ridge, towards=towards)
 
-    grid = {f"{w or 'alike'} {r:g} {t:g}": one(w, r, t) for w in WIDTHS for r in RIDGES for t in (0.0, 1.0)}
+    shrunk = {"rho": None, "zero": 0.0, "identity": 1.0}
+    grid = {f"{w or 'alike'} {r:g} {n}": one(w, r, t) for w in WIDTHS for r in RIDGES for n, t in shrunk.items()}
     return {"oracle-train": COMPARED["oracle-train"], **grid}
 
 

@@ -42,6 +42,7 @@ class MptX:
     """
 
     needs_departure: ClassVar[bool] = True
+    version: ClassVar[int] = 2
 
     name: str = "mpt-x"
     training: Training = "held-out"
