@@ -13,7 +13,6 @@ from mpt.core.health import Health, expected_error, nearest, verdict, whiten, wh
 from mpt.core.statistics import ClassStatistics
 from mpt.core.validation import Floats, Ints, as_int, read_only
 
-
 _STATED = 0.7
 """Of the squared error on classes left out, Eq. (X8): most departed classes were found within that."""
 
