@@ -63,7 +63,7 @@ def expected_error(alpha: float, noise: float, samples: int, prior: float, gap: 
         alpha: of Eq. (7) or (X6).
         noise: sigma^2, per sample and whitened dimension.
         samples: N, the number of remaining samples.
-        prior: the mean squared error of reference classes left out, per whitened dimension.
+        prior: the squared error expected of a prediction, from reference classes left out, per whitened dimension.
         gap: (d,), what was measured less what was predicted, whitened.
     """
     if not samples:
