@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ def results(scale=PAPER, data=DATA):
 def test_the_cells_are_table_2s_the_further_classes_and_resnet_18():
     lab = results()
     wanted = beyond_wanted(lab)
-    main = [w for w in table2_wanted(lab) if w.set != "car1000-fine"]  # it has no source
+    main = [w.further for w in table2_wanted(lab) if w.set != "car1000-fine"]  # it has no source
     assert wanted[:8] == main
     names = lab.lab.dataset("nuimages").classes
     further = wanted[8:16]
@@ -40,10 +41,32 @@ def test_the_cells_are_table_2s_the_further_classes_and_resnet_18():
         itertools.product(("bus", "car"), (0.01, 0.02, 0.05, 0.1))
     )
     assert {(w.set, w.study, w.backbone) for w in further} == {("nuimages", "beyond", "cnn3")}
-    assert wanted[16:] == [
-        Wanted(backbone="resnet18"), Wanted(set="car1000-coarse", backbone="resnet18", study="beyond")
+    assert wanted[16:] == [Wanted(s, backbone="resnet18", study="beyond") for s in ("nuimages", "car1000-coarse")]
+
+
+def test_exhibits_with_a_row_for_mpt_x_want_its_cells_after_the_main_ones():
+    lab = results()
+    for name, main, further in (("table2", 12, 8), ("table3", 16, 5), ("fig4", 1, 1), ("fig5", 4, 4)):
+        wanted = EXHIBITS[name].wanted(lab)
+        assert [w.study for w in wanted] == ["main"] * main + ["beyond"] * further
+        assert set(wanted[main:]) == {w.further for w in wanted[:main]} & set(beyond_wanted(lab))
+    assert [(w.backbone, w.remaining) for w in EXHIBITS["table3"].wanted(lab)[16:]] == [
+        ("cnn3", 0.01), ("cnn3", 0.02), ("cnn3", 0.05), ("cnn3", 0.1), ("resnet18", 0.02)
     ]  # fmt: skip
-    assert wanted[16] in EXHIBITS["table3"].wanted(lab)
+    for name in ("fig2d", "fig6", "fig7", "departure"):
+        assert "beyond" not in {w.study for w in EXHIBITS[name].wanted(lab)}
+
+
+def test_mpt_x_is_read_out_in_its_own_cells_in_the_rounds_of_the_main_ones():
+    lab = results()
+    for wanted in EXHIBITS["table3"].wanted(lab)[16:]:
+        main, mine = (lab.lab.cell(w).config for w in (replace(wanted, study="main"), wanted))
+        assert "mpt-x" not in main.methods
+        assert mine.methods == COLUMNS
+        changed = {name for name in type(main).model_fields if getattr(main, name) != getattr(mine, name)}
+        assert changed == {"methods"}
+    shown = lab.lab.cell(Wanted(study="beyond")).config
+    assert (shown.eval_every, shown.slow_every) == (1, PAPER.slow_every)
 
 
 def test_a_further_class_is_run_with_the_exhibits_methods_only():
@@ -54,7 +77,6 @@ def test_a_further_class_is_run_with_the_exhibits_methods_only():
     assert cell.config.methods == ("mpt-x", "mpt", "ldc:all", "remaining-mean", "frozen", "oracle-train")
     assert cell.label == "stand-in road bus 2% cnn3, beyond"
     assert lab.name(one) == "stand-in road (bus) 2% cnn3"
-    assert set(COLUMNS) <= set(lab.lab.cell(Wanted()).config.methods)
 
 
 def test_other_exhibits_have_the_first_class_only():
@@ -70,7 +92,7 @@ def test_other_exhibits_have_the_first_class_only():
 
 def test_the_quick_scale_has_no_more_than_table_2():
     lab = results(QUICK)
-    assert beyond_wanted(lab) == [w for w in table2_wanted(lab) if w.set != "car1000-fine"]
+    assert beyond_wanted(lab) == [w.further for w in table2_wanted(lab) if w.set != "car1000-fine"]
     assert "paper's scale only" in " ".join(made("beyond", lab).notes)
 
 
@@ -115,7 +137,7 @@ def outcome(random, shift):
 @pytest.fixture(scope="module")
 def exhibit():
     random = np.random.default_rng(5)
-    cells = [Wanted(remaining=0.01), Wanted(), Wanted(set="car1000-coarse", backbone="resnet18", study="beyond")]
+    cells = [w.further for w in (Wanted(remaining=0.01), Wanted(), Wanted("car1000-coarse", backbone="resnet18"))]
     numbers = [outcome(random, shift) for shift in (0.1, -0.1, 0.05)]
     return beyond(Made(dict(zip(cells, (n[0] for n in numbers), strict=True)))), numbers
 
@@ -147,7 +169,7 @@ def test_cells_that_were_not_run_are_missing(exhibit):
     assert missing == ["| stand-in road (bus) 2% cnn3 |" + " missing |" * 8]
     nothing = made("beyond", Made({}))
     assert nothing.panels[0].drawing is None
-    assert "stand-in road truck 2% cnn3: not computed yet" in nothing.table.notes[-1]
+    assert "stand-in road truck 2% cnn3, beyond: not computed yet" in nothing.table.notes[-1]
     assert "; and 12 more. To compute them: " in nothing.table.notes[-1]
 
 
@@ -189,7 +211,7 @@ def test_one_seed_has_no_interval_and_an_oracle_of_zero_no_ratio():
         }
         for m in COLUMNS
     ]
-    figure = beyond(Made({Wanted(): Outcome(Tables(metrics=tuple(metrics)), 10, 20)}))
+    figure = beyond(Made({Wanted(study="beyond"): Outcome(Tables(metrics=tuple(metrics)), 10, 20)}))
     line = next(line for line in figure.table.markdown().splitlines() if "(truck) 2% cnn3" in line)
     assert line.endswith("| .000 | \N{EN DASH} | .000 |")
     assert "of the 0 that have several seeds" in " ".join(figure.notes)

@@ -1,3 +1,4 @@
+import hashlib
 import io
 import json
 import multiprocessing
@@ -24,6 +25,7 @@ from mpt.experiments import sweep as sweep_module
 from mpt.experiments.cells import Cell, Store
 from mpt.experiments.sets import loaded
 from mpt.experiments.sweep import sweep, work
+from mpt.methods.simple import Frozen
 
 SMALL = {
     "dataset": "road?train=12&test=6", "rare": "truck", "methods": "frozen,mpt,oracle-train", "rounds": 3,
@@ -72,6 +74,24 @@ def test_a_key_does_not_change_with_what_does_not_matter(tmp_path):
     assert cell(rare=str(road.class_index("truck"))).key == first.key
     save_npz(Dataset("moved", road.classes, road.train, road.test), tmp_path / "moved.npz")
     assert cell(dataset=f"npz:{tmp_path / 'moved.npz'}", image_size=None, per_class=1000).key == first.key
+
+
+def test_a_key_changes_with_a_methods_version_from_2_on(monkeypatch):
+    first, other = cell(), cell(methods="mpt,oracle-train").key
+    known = {
+        "engine": cells_module.ENGINE, "samples": first.fingerprint, "rare": first.rare, "files": {},
+        "settings": first.config.model_dump(
+            mode="json", exclude={"dataset", "rare", "image_size", "per_class", "seeds", "device", "record"}
+        ),
+    }  # fmt: skip
+    assert first.key == hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:20]
+    keys = []
+    for version in (1, 2, 3):
+        monkeypatch.setattr(Frozen, "version", version, raising=False)
+        keys.append(cell().key)
+        assert cell(methods="mpt,oracle-train").key == other
+    assert keys[0] == first.key
+    assert len(set(keys)) == 3
 
 
 @pytest.fixture(scope="module")

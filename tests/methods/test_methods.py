@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import mpt
-from mpt.methods import METHODS, MethodError, find_method
+from mpt.methods import METHODS, MethodError, find_method, version_of
 from mpt.methods.ccvr import calibrate, class_moments, draw, gaussians
 from mpt.methods.drift import drift_weights
 from mpt.methods.icarl import Cosine
@@ -142,6 +142,15 @@ def test_methods_are_found_by_name_or_path(tmp_path):
         find_method(f"{mine}:Mine")
     with pytest.raises(MethodError, match="has no Other"):
         find_method(f"{mine}:Other")
+    whole = "class Mine:\n    name, training, depart, track = 'mine', 'held-out', print, print\n"
+    for version in ("0", "'2'", "True", "1.5"):
+        mine.write_text(f"{whole}    version = {version}\n")
+        with pytest.raises(MethodError, match=f"has the version {version}, should be an int of at least 1"):
+            find_method(f"{mine}:Mine")
+    mine.write_text(whole)
+    assert version_of(find_method(f"{mine}:Mine")) == 1
+    mine.write_text(f"{whole}    version = 2\n")
+    assert version_of(find_method(f"{mine}:Mine")) == 2
     mine.write_text("raise RuntimeError('no')")
     with pytest.raises(MethodError, match=r"does not import \(RuntimeError: no\)"):
         find_method(f"{mine}:Mine")

@@ -10,7 +10,7 @@ from mpt.experiments.paper import LABELS
 from mpt.experiments.plans import METHODS_OF, Wanted
 from mpt.experiments.plots import Plane, Point
 from mpt.experiments.results import Outcome, Results, over
-from mpt.experiments.sets import SETS
+from mpt.experiments.sets import SETS, SetName
 from mpt.experiments.tables import Entry, Row, Table, number
 from mpt.report.numbers import Difference, Stat, paired
 
@@ -36,10 +36,10 @@ class Compared:
 
 
 def beyond_wanted(results: Results) -> list[Wanted]:
-    """The cells of Table 2 that have data; where the scale says so the further classes, and ResNet-18 at 2%."""
+    """Table 2's settings that have data; where the scale says so the further classes, and ResNet-18 at 2%."""
     scale, sources = results.lab.scale, results.lab.sources
     sets = [s for s in SETS if s in sources]
-    made = [Wanted(set=s, remaining=f) for s in sets or SETS for f in scale.remaining]
+    made = [Wanted(set=s, remaining=f, study="beyond") for s in sets or SETS for f in scale.remaining]
     if scale.beyond:
         made += [
             Wanted(set=s, remaining=f, study="beyond", rare=c)
@@ -47,9 +47,15 @@ def beyond_wanted(results: Results) -> list[Wanted]:
             for c in results.lab.further(s)
             for f in scale.remaining
         ]
-        deep = (Wanted(backbone="resnet18"), Wanted(set="car1000-coarse", backbone="resnet18", study="beyond"))
-        made += [one for one in deep if one.set in sources]
+        deep: tuple[SetName, ...] = ("nuimages", "car1000-coarse")
+        made += [Wanted(set=s, backbone="resnet18", study="beyond") for s in deep if s in sources]
     return made
+
+
+def with_further(results: Results, wanted: Sequence[Wanted]) -> list[Wanted]:
+    """Main cells, then those with their rows of `FURTHER`, where `beyond` has them."""
+    there = beyond_wanted(results)
+    return [*wanted, *(one.further for one in wanted if one.further in there)]
 
 
 def compared(name: str, outcome: Outcome) -> Compared | None:

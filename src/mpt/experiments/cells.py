@@ -11,7 +11,7 @@ from typing import Any
 
 from mpt.config import ConfigError, RunConfig, read_toml
 from mpt.federation.files import TakenError, alone, write_atomically
-from mpt.methods import file_of
+from mpt.methods import file_of, find_method, version_of
 from mpt.tables import Tables
 
 ENGINE = 1
@@ -39,20 +39,23 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """A hash of everything that determines the numbers: settings, samples, methods' own files, `ENGINE`.
+        """A hash of all that determines the numbers: settings, samples, methods' own files and versions, `ENGINE`.
 
         Where the samples lie does not count, and neither do seeds, each of which is computed once, nor the device: on
         another one the numbers differ by rounding, which `manifest.json` lets one see.
         """
         settings = self.config.model_dump(mode="json", exclude=_IN_THE_DATA | _ELSEWHERE)
         files = {name: path for name in self.config.methods if (path := file_of(name)) is not None}
-        known = {
+        versions = {name: version_of(find_method(name)) for name in self.config.methods}
+        known: dict[str, Any] = {
             "engine": ENGINE,
             "settings": settings,
             "samples": self.fingerprint,
             "rare": self.rare,
             "files": {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()},
         }
+        if later := {name: version for name, version in versions.items() if version != 1}:
+            known["versions"] = later
         return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:20]
 
 

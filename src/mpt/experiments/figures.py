@@ -217,7 +217,7 @@ class Overhead:
 
 
 def overheads(results: Results) -> dict[str, Overhead]:
-    """By method, over all fractions that are there."""
+    """By method, over all fractions that are there; a method that one of them lacks is left out."""
     found = [o for w in fig5_wanted(results) if (o := results.of(w)) is not None]
 
     def mean(method: str, *columns: str) -> float:
@@ -226,11 +226,19 @@ def overheads(results: Results) -> dict[str, Overhead]:
     made = {}
     for method in PER_ROUND:
         f1 = tuple(s.mean for o in found if (s := last(o, method)) is not None)
-        if f1 and method != "oracle" and any(o.cost(method, "bytes_up") is not None for o in found):
+        costs = [o.cost(method, "bytes_up") for o in found]
+        if f1 and method != "oracle" and len(f1) == len(found) and None not in costs:
             own = mean(method, "bytes_up", "bytes_down")
             whole = own + mean(method, "readout_bytes_up", "readout_bytes_down")
             made[method] = Overhead(own, whole, 1000 * mean(method, "vehicle_seconds", "server_seconds"), f1)
     return made
+
+
+def _entries(overhead: Overhead | None) -> tuple[Entry, ...]:
+    if overhead is None:
+        return (Entry(None),) * 4
+    texts = quantity(overhead.own), quantity(overhead.whole), f"{overhead.milliseconds:.1f}"
+    return (*map(Entry, texts), Entry(Stat(overhead.mean)))
 
 
 def fig5(results: Results) -> Figure:
@@ -245,11 +253,7 @@ def fig5(results: Results) -> Figure:
         )  # fmt: skip
         return Plane(name, unit, "F1 at the last round", points, log=True) if points else None
 
-    rows = tuple(
-        Row(LOOKS[m].label, (Entry(quantity(o.own)), Entry(quantity(o.whole)), Entry(f"{o.milliseconds:.1f}"),
-                             Entry(Stat(o.mean))))
-        for m, o in found.items()
-    )  # fmt: skip
+    rows = tuple(Row(LOOKS[m].label, _entries(found.get(m))) for m in PER_ROUND if m != "oracle")
     columns = (("a round", "own bytes"), ("a round", "with readout"), ("a round", "ms"), ("F1", "last round"))
     title = "Figure 5: overhead over FedAvg against rare-class F1"
     communication = plane("fig5a", "kB a round, all vehicles", lambda o: o.whole / 1000)
@@ -359,7 +363,8 @@ def _ends(
 
     def entry(method: str, column: str) -> Entry:
         value = (after if mean else last)(outcome, method, column)
-        return Entry("\N{EN DASH}" if value is None and outcome is not None else value)
+        empty = value is None and outcome is not None and method in outcome.methods
+        return Entry("\N{EN DASH}" if empty else value)
 
     rows = tuple(Row(c or LOOKS[m].label, tuple(entry(m, column) for column in columns)) for m, c in methods.items())
     title = f"Figure {name.removeprefix('fig')}, {when}"

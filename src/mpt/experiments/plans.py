@@ -1,7 +1,7 @@
 """Which cells the exhibits need, and with which settings at each scale."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -13,14 +13,14 @@ from mpt.methods import METHODS
 
 Study = Literal["main", "preliminary", "loss", "departure", "beyond"]
 FURTHER = tuple(name for name in ("mpt-x",) if name in METHODS)
-"""Methods beyond the paper that get a row of their own."""
+"""Methods beyond the paper that get a row of their own, from cells of their own: the study "beyond"."""
 
 TABLE = ("ccvr", "icarl", "sdc", "ldc", "frozen", "mpt-lite", "mpt", *FURTHER, "oracle")
 """The rows of the paper's Tables 2 and 3, and further ones."""
 
 PARTS = ("mpt:in-span", "mpt:stored-residual", "mpt:predicted", "mpt:measured", "mpt:trained")
 METHODS_OF: dict[Study, tuple[str, ...]] = {
-    "main": ("fedavg", *TABLE, "ldc:all", "remaining-mean", "oracle-train"),
+    "main": ("fedavg", *(m for m in TABLE if m not in FURTHER), "ldc:all", "remaining-mean", "oracle-train"),
     "preliminary": ("fedavg", "fedavg:live", "live", "remaining-mean", "mpt:in-span", "mpt:stored-residual", "mpt"),
     "loss": ("live", "remaining-mean"),
     "departure": ("frozen", "remaining-mean", "mpt", "mpt-lite", "oracle-train"),
@@ -139,6 +139,11 @@ class Wanted:
     rare: int | None = None
     depart_at: int | None = None
 
+    @property
+    def further(self) -> "Wanted":
+        """The cell with the rows of `FURTHER` for a main one."""
+        return replace(self, study="beyond")
+
 
 @dataclass(frozen=True)
 class Lab:
@@ -179,10 +184,10 @@ def _cell(scale_name: str, source: Source, seeds: int, wanted: Wanted) -> Cell:
     scale = SCALES[scale_name]
     own = dict(scale.backbones.get(wanted.backbone, {}))
     shown = wanted.study in ("preliminary", "loss") or (
-        wanted.study != "beyond"
-        and wanted.set == "nuimages"
+        wanted.set == "nuimages"
         and wanted.backbone == "cnn3"
         and wanted.remaining in (*scale.budgets, 0.02)
+        and (wanted.study != "beyond" or wanted.rare is None)
     )
     depart_at = wanted.depart_at or own.pop("depart_at", scale.depart_at)
     rounds = own.pop("rounds", scale.rounds)

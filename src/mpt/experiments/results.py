@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpt.experiments.cells import Cell, Store
-from mpt.experiments.plans import Lab, Wanted
+from mpt.experiments.plans import FURTHER, Lab, Wanted
 from mpt.experiments.sets import SETS
 from mpt.report.numbers import Curve, Stat, curve, stat
 from mpt.tables import Tables
@@ -70,12 +70,17 @@ class Results:
     _read: dict[str, Outcome | None] = field(default_factory=dict)
 
     def of(self, wanted: Wanted) -> Outcome | None:
-        """A cell's outcome; None where it is missing."""
+        """A cell's outcome; None where it is missing.
+
+        A main one has the rows of `FURTHER` too, where the cell that has them is finished.
+        """
         cell = self.lab.cell(wanted)
         if cell is None:
             return None
         if cell.key not in self._read:
             tables = self.store.tables(cell)
+            if tables is not None and wanted.study == "main" and (more := self.of(wanted.further)) is not None:
+                tables += more.tables.only(FURTHER)
             self._read[cell.key] = (
                 None
                 if tables is None

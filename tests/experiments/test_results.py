@@ -1,0 +1,91 @@
+"""Main cells and the cells that MPT-X's rows come from, as the exhibits read them together."""
+
+import json
+
+import pytest
+
+pytest.importorskip("pydantic", reason="the extra sim is not installed")
+pytest.importorskip("torch", reason="the extra sim is not installed")
+
+from mpt.experiments.cells import Store
+from mpt.experiments.exhibits import made
+from mpt.experiments.plans import QUICK, Lab, Wanted
+from mpt.experiments.results import Results
+from mpt.experiments.sets import parse_sources
+from mpt.tables import COLUMNS, Tables
+
+DATA = ("nuimages=road?train=12&test=6:truck",)
+F1 = {"main": 0.25, "beyond": 0.75}
+
+
+def finish(path, *cells):
+    """Results of a folder in which these cells are finished; every F1 says of which study it is."""
+    results = Results(Lab(QUICK, parse_sources(DATA, stand_ins=False), 1), Store(path))
+    for wanted in cells:
+        cell = results.lab.cell(wanted)
+        folder = results.store.folder(cell)
+        folder.mkdir(parents=True)
+        (folder / "config.toml").write_text(cell.config.to_toml())
+        (folder / "manifest.json").write_text(json.dumps({"finished": True, "device": f"a {wanted.study} machine"}))
+        what = {"seed": 0, "round": QUICK.rounds, "readout": "mahalanobis", "rare_f1": F1[wanted.study]}
+        rows = {
+            name: tuple(
+                {c: what.get(c, m if c == "method" else kind(1)) for c, kind in columns.items()}
+                for m in ("", *cell.config.methods)[name != "diagnostics" :]
+            )
+            for name, columns in COLUMNS.items()
+        }
+        Tables(**rows).write(folder)
+    return results
+
+
+def row(table, label):
+    (found,) = [r for r in table.rows if r.label == label]
+    return [e.ours for e in found.entries]
+
+
+def test_a_main_cell_has_mpt_xs_rows_from_the_cell_of_its_own(tmp_path):
+    wanted = Wanted()
+    results = finish(tmp_path, wanted, wanted.further)
+    main, own = (results.store.tables(results.lab.cell(w)) for w in (wanted, wanted.further))
+    outcome = results.of(wanted)
+    for name in COLUMNS:
+        before, after = getattr(main, name), getattr(outcome.tables, name)
+        assert after[: len(before)] == before
+        assert after[len(before) :] == tuple(r for r in getattr(own, name) if r["method"] == "mpt-x")
+        assert len(after) == len(before) + 1
+    assert (outcome.last("mpt"), outcome.last("mpt-x")) == ({0: F1["main"]}, {0: F1["beyond"]})
+    assert results.of(wanted.further).last("mpt") == {0: F1["beyond"]}
+    table = made("table2", results)
+    assert row(table, "MPT-X")[0].mean == F1["beyond"]
+    assert row(table, "MPT")[0].mean == row(table, "oracle-train")[0].mean == F1["main"]
+    assert "computed on a beyond machine and a main machine" in " ".join(table.notes)
+    assert {e.mean for e in row(made("beyond", results).table, "stand-in road (truck) 2% cnn3")[:6]} == {F1["beyond"]}
+
+
+def test_without_that_cell_mpt_x_is_missing_and_nothing_else(tmp_path):
+    results = finish(tmp_path, Wanted(), Wanted(remaining=0.1))
+    assert results.of(Wanted()).tables == results.store.tables(results.lab.cell(Wanted()))
+    for name in ("table2", "table3", "fig4", "fig5"):
+        thing = made(name, results)
+        table = getattr(thing, "table", thing)
+        assert set(row(table, "MPT-X")) == {None}
+        assert row(table, "MPT")[0] is not None
+        assert "stand-in road truck 10% cnn3, beyond: not computed yet" in " ".join(table.notes) or name == "fig4"
+    assert set(row(made("beyond", results).table, "stand-in road (truck) 2% cnn3")) == {None}
+
+
+def test_its_cell_alone_makes_no_main_cell(tmp_path):
+    results = finish(tmp_path, Wanted().further)
+    assert results.of(Wanted()) is None
+    assert set(row(made("table2", results), "MPT-X")) == {None}
+
+
+def test_overheads_are_over_the_same_fractions_for_all_methods(tmp_path):
+    cells = [Wanted(remaining=f) for f in QUICK.remaining]
+    some = made("fig5", finish(tmp_path / "some", *cells, cells[0].further))
+    assert set(row(some.table, "MPT-X")) == {None}
+    both = made("fig5", finish(tmp_path / "all", *cells, *(w.further for w in cells)))
+    assert row(both.table, "MPT-X")[-1].mean == F1["beyond"]
+    points = [[p.about.partition(":")[0] for p in figure.panels[0].drawing.points] for figure in (some, both)]
+    assert set(points[1]) - set(points[0]) == {"MPT-X"}
