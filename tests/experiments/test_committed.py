@@ -1,0 +1,28 @@
+"""The cells that are committed under docs/ are those that this engine and these methods would compute."""
+
+import json
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from mpt.config import make_config
+from mpt.experiments.cells import Cell
+
+ARCHIVE = Path(__file__).parents[2] / "docs/results/paper/cells.tar.gz"
+
+
+@pytest.mark.skipif(not ARCHIVE.exists(), reason="docs/ is not here")
+def test_committed_cells_have_the_names_that_a_sweep_looks_for():
+    with tarfile.open(ARCHIVE) as archive:
+        names = archive.getnames()
+        for manifest in (name for name in names if name.endswith("/manifest.json")):
+            key = manifest.partition("/")[0]
+            known = json.loads(archive.extractfile(manifest).read())
+            config = make_config(tomllib.loads(archive.extractfile(f"{key}/config.toml").read().decode()))
+            assert Cell(config, known["dataset_fingerprint"], known["rare"]).key == key, (
+                f"{key}: made with other settings, methods or another engine; compute it again or take it out"
+            )
+            assert known["finished"]
+            assert f"{key}/metrics.csv" in names
