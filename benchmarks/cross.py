@@ -17,13 +17,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from estimators import COMPARED, RIDGES, TRIED, Cell, Estimate, mapped
+from estimators import COMPARED, TRIED, Cell, Estimate, mapped
 
 COLUMNS = (
-    *("cell", "seed", "round", "samples", "draw", "estimator"),
+    *("cell", "seed", "round", "remaining", "samples", "draw", "estimator"),
     *("f1", "best_f1", "distance", "margin", "others", "best_others", "expected", "verdict"),
 )
-WIDTHS = (None, 0.05, 0.1, 0.15, 0.25, 0.5)
+WIDTHS, MAP_RIDGES = (None, 0.1, 0.15, 0.25), (0.006, 0.02, 0.06)
 REMAINING = (0.0, 0.01, 0.02, 0.05, 0.1)
 SHARES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.85, 1.0)
 """Of the margin: intervals for F1 by distance."""
@@ -36,7 +36,7 @@ def tuned() -> dict[str, Estimate]:
         return lambda cell: mapped(cell, width, ridge, towards=towards)
 
     shrunk = {"rho": None, "zero": 0.0, "identity": 1.0}
-    grid = {f"{w or 'alike'} {r:g} {n}": one(w, r, t) for w in WIDTHS for r in RIDGES for n, t in shrunk.items()}
+    grid = {f"{w or 'alike'} {r:g} {n}": one(w, r, t) for w in WIDTHS for r in MAP_RIDGES for n, t in shrunk.items()}
     return {"oracle-train": COMPARED["oracle-train"], **grid}
 
 
@@ -64,25 +64,27 @@ def lines(args: argparse.Namespace) -> Iterator[list[str]]:
                         )
                         rec = {"mpt-x": cell.tracked, "mpt": cell.plain}.get(name) if args.what != "tune" else None
                         stated = [f"{rec.expected_error:.4f}", rec.verdict] if rec is not None else ["", ""]
-                        key = [cell.cell, str(cell.seed), str(number), str(samples), str(draw), name]
+                        key = [cell.cell, str(cell.seed), str(number), f"{fraction:g}", str(samples), str(draw), name]
                         scores = [f"{f1:.4f}", f"{best:.4f}", *far, f"{others:.4f}", f"{best_others:.4f}"]
                         yield [*key, *scores, *map(str, stated)]
         print(f"{path.stem} done", flush=True)
 
 
 def table(path: Path) -> None:
-    """F1 as a fraction of oracle-train's by remaining samples, the worst cell's, the distance; means over cells."""
-    found: dict[tuple[int, str], dict[str, list[tuple[float, ...]]]] = defaultdict(lambda: defaultdict(list))
+    """F1 as a fraction of oracle-train's by what remains, the worst cell's, the distance; means over cells."""
+    found: dict[tuple[float, str], dict[str, list[tuple[float, ...]]]] = defaultdict(lambda: defaultdict(list))
     for line in csv.DictReader(path.open()):
         entry = tuple(float(line[c] or "nan") for c in ("f1", "best_f1", "distance", "others", "best_others"))
-        found[int(line["samples"]), line["estimator"]][f"{line['cell']}-{line['seed']}"].append(entry)
-    print("| N | estimator | F1 / oracle-train's | worst cell | distance | others' recall less oracle-train's |")
+        found[float(line["remaining"]), line["estimator"]][f"{line['cell']}-{line['seed']}"].append(entry)
+    print(
+        "| remaining | estimator | F1 / oracle-train's | worst cell | distance | others' recall less oracle-train's |"
+    )
     print("|---|---|---|---|---|---|")
-    for (samples, name), cells in sorted(found.items(), key=lambda item: (item[0][0], -_fraction(item[1]))):
+    for (remaining, name), cells in sorted(found.items(), key=lambda item: (item[0][0], -_fraction(item[1]))):
         means = [np.mean(entries, axis=0) for entries in cells.values()]
         worst = min(m[0] / m[1] for m in means)
         far, others = np.mean([m[2] for m in means]), np.mean([m[3] - m[4] for m in means])
-        print(f"| {samples} | {name} | {_fraction(cells):.3f} | {worst:.3f} | {far:.2f} | {others:+.3f} |")
+        print(f"| {remaining:.0%} | {name} | {_fraction(cells):.3f} | {worst:.3f} | {far:.2f} | {others:+.3f} |")
 
 
 def _fraction(cells: dict[str, list[tuple[float, ...]]]) -> float:
@@ -100,13 +102,15 @@ def health(path: Path) -> None:
             by_share[SHARES[place]].append(float(line["f1"]) / max(float(line["best_f1"]), 1e-9))
         if line["expected"]:
             ratio = float(line["distance"]) / float(line["expected"])
-            by_samples[line["estimator"], int(line["samples"])].append(ratio)
+            by_samples[line["estimator"], float(line["remaining"])].append(ratio)
             by_verdict[line["estimator"], line["verdict"]].append(float(line["f1"]) / max(float(line["best_f1"]), 1e-9))
-    print("| estimator | N | lines | within | true / stated: 10% | median | 90% |\n|---|---|---|---|---|---|---|")
-    for (name, samples), ratios in sorted(by_samples.items()):
+    print(
+        "| estimator | remaining | lines | within | true / stated: 10% | median | 90% |\n|---|---|---|---|---|---|---|"
+    )
+    for (name, remaining), ratios in sorted(by_samples.items()):
         low, middle, high = np.quantile(ratios, [0.1, 0.5, 0.9])
         within = np.mean(np.array(ratios) <= 1)
-        print(f"| {name} | {samples} | {len(ratios)} | {within:.0%} | {low:.2f} | {middle:.2f} | {high:.2f} |")
+        print(f"| {name} | {remaining:.0%} | {len(ratios)} | {within:.0%} | {low:.2f} | {middle:.2f} | {high:.2f} |")
     print("\n| estimator | verdict | lines | F1 / oracle-train's |\n|---|---|---|---|")
     for (name, verdict), fractions in sorted(by_verdict.items()):
         print(f"| {name} | {verdict} | {len(fractions)} | {np.mean(fractions):.3f} |")
