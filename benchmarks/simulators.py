@@ -11,7 +11,6 @@ steps that anybody would write), in pfl its own loop; in "flower + ours" they do
 simulator itself. The check is the same number where the same was computed; pfl draws other orders and does not average
 BatchNorm's statistics.
 
-- ours bfloat16: `precision` "bfloat16", for CPUs that multiply it; nobody else does that here.
 - flower: Ray, two workers with one CPU and one of torch's threads each; own loop that asks for replies every 5 ms, data
   and model kept in the workers.
 - pfl: one process and torch's two threads, images normalised beforehand. pfl-2: two of its workers (torchrun, gloo)
@@ -51,7 +50,7 @@ from mpt.learning.training import channels_last
 VEHICLES, IMAGES, SIDE, CLASSES = 8, 1000, 32, 10
 SETTINGS = Settings(epochs=1)
 REQUEST = StatisticsRequest(1, CLASSES, watched=(9,))
-SIMULATORS = ("ours", "ours bfloat16", "flower", "flower + ours", "pfl", "pfl-2")
+SIMULATORS = ("ours", "flower", "flower + ours", "pfl", "pfl-2")
 State = Mapping[str, torch.Tensor]
 
 
@@ -124,11 +123,11 @@ class Clock:
         sys.stdin.readline()
 
 
-def ours(rounds: int, mixed: bool) -> None:
-    """The fast engine's parts, in float32 or as with `mpt run --precision bfloat16`."""
+def ours(rounds: int) -> None:
+    """The fast engine's parts."""
     clock, model = Clock(), network()
     data = {v: samples(v) for v in range(VEHICLES)}
-    trainer = fast_trainer(model, SETTINGS, "bfloat16" if mixed else "auto")
+    trainer = fast_trainer(model, SETTINGS)
     state: State = model.state_dict()
     merged = None
 
@@ -139,7 +138,7 @@ def ours(rounds: int, mixed: bool) -> None:
     def report(_: int) -> None:
         nonlocal merged
         model.load_state_dict(state)
-        embedder = FoldedEmbedder(model, mixed=mixed)
+        embedder = FoldedEmbedder(model)
         with few_threads(model.dim):
             rows = embedder.many([s.images for s in data.values()])
             held = zip(rows, data.values(), strict=True)
@@ -379,8 +378,8 @@ def show(name: str, seconds: dict[str, float]) -> None:
 
 def work(name: str, rounds: int) -> None:
     """In the process of one simulator."""
-    if name.startswith("ours"):
-        ours(rounds, mixed=name.endswith("bfloat16"))
+    if name == "ours":
+        ours(rounds)
     elif name.startswith("flower"):
         flower(rounds, fast=name.endswith("ours"))
     else:
@@ -399,10 +398,10 @@ def table(found: dict[str, dict]) -> None:
             f"{name:14s} {train:6.2f} s {report:9.2f} s {cores[0]:12.2f} {cores[1]:6.2f} s {run['first']:13.2f} s "
             f"{beside:16.2f} s   {head:.5f} {trace:.4g}"
         )
-    for name, base in ((name, base) for base in found if base.startswith("ours") for name in found if name != base):
-        pairs = list(zip(found[name]["rounds"][1:], found[base]["rounds"][1:], strict=True))
+    for name, run in found.items():
+        pairs = list(zip(run["rounds"][1:], found["ours"]["rounds"][1:], strict=True))
         ratios = {phase: statistics.median(their[phase] / our[phase] for their, our in pairs) for phase in phases}
-        print(f"{name} / {base}:", ", ".join(f"{phase} {ratio:.2f}x" for phase, ratio in ratios.items()))
+        print(f"{name} / ours:", ", ".join(f"{phase} {ratio:.2f}x" for phase, ratio in ratios.items()))
 
 
 def main() -> None:

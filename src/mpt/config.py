@@ -81,7 +81,7 @@ class RunConfig(BaseModel):
     engine: Annotated[Literal["fast", "plain"], Field(description="fast, or plain: the reference loop")] = "fast"
     precision: Annotated[
         Literal["auto", "float32", "tf32", "bfloat16"],
-        Field(description="of the fast engine: auto (bfloat16 on a GPU, float32 on a CPU), bfloat16, tf32, float32"),
+        Field(description="of the fast engine on a GPU: auto (bfloat16), bfloat16, tf32, float32"),
     ] = "auto"
     record: Annotated[bool, Field(description="keep the evaluated rounds' features in DIR/record, for mpt replay")] = (
         False

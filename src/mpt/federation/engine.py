@@ -337,8 +337,7 @@ class Federation:
         """(N, d) features of each of several lots of images that are on the device, in float64."""
         if self._loaded is not state:
             self._embedder.load_state_dict(state)
-            mixed = self.plan.precision == "bfloat16"
-            self._folded = FoldedEmbedder(self._embedder, mixed=mixed) if self._folds else None
+            self._folded = FoldedEmbedder(self._embedder) if self._folds else None
             self._loaded = state
         if self._folded is not None:
             return [rows.double() for rows in self._folded.many(several)]

@@ -38,7 +38,7 @@ class Plan:
         settings: of local training.
         seed: of everything that is drawn.
         engine: "plain" is the reference loop, "fast" does the same faster.
-        precision: of the fast engine; "auto" is bfloat16 with float32 parameters and sums on a GPU, float32 on a CPU.
+        precision: of the fast engine on a GPU; "auto" is bfloat16 with float32 parameters and sums.
     """
 
     rare: int

@@ -6,7 +6,6 @@ All draw the same samples in the same order as `train_plain`, so that in float32
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -35,13 +34,11 @@ def fast_trainer(model: Classifier, settings: Settings, precision: Precision = "
 
     On a GPU: all vehicles side by side for cnn3 (needs Triton, which comes with torch's CUDA builds), else one after
     the other by replaying a captured step. On a CPU: in channels-last, several vehicles at once where the model draws
-    no random numbers, else one after the other. `precision` "auto" is bfloat16 on a GPU, with float32 parameters and
-    sums, and float32 on a CPU. `steps` is about how many batches there will be: many are worth compiling for.
+    no random numbers, else one after the other. `precision` concerns GPUs; "auto" is bfloat16
+    with float32 parameters and sums. `steps` is about how many batches there will be: many are worth compiling for.
     """
     if model.head.weight.device.type != "cuda":
-        if not can_be_graphed(model):
-            return train_channels_last
-        return partial(train_side_by_side, mixed=True) if precision == "bfloat16" else train_side_by_side
+        return train_side_by_side if can_be_graphed(model) else train_channels_last
     chosen: Precision = "bfloat16" if precision == "auto" else precision
     if stackable(model, settings):
         return StackedTrainer(chosen)
@@ -67,18 +64,14 @@ def train_channels_last(model: Classifier, jobs: Sequence[Job]) -> list[dict[str
     return [_like(state, model) for state in trained]
 
 
-def train_side_by_side(model: Classifier, jobs: Sequence[Job], *, mixed: bool = False) -> list[dict[str, Tensor]]:
-    """`train_channels_last` with several vehicles at once, where the model draws no random numbers.
-
-    With `mixed`, forward and backward passes run in bfloat16, parameters, BatchNorm's statistics and sums in float32.
-    """
+def train_side_by_side(model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
+    """`train_channels_last` with several vehicles at once, where the model draws no random numbers."""
     work = [(j, v) for j, job in enumerate(jobs) for v, s in sorted(job.vehicles.items()) if len(s.labels)]
     models = [channels_last(copy.deepcopy(model)) for _ in range(at_once(len(work)))]
     averages = [RunningAverage(model) for _ in jobs]
 
     def update(mine: Classifier, item: tuple[int, int]) -> dict[str, Tensor]:
-        with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
-            return {name: tensor.clone() for name, tensor in train_vehicle(mine, jobs[item[0]], item[1]).items()}
+        return {name: tensor.clone() for name, tensor in train_vehicle(mine, jobs[item[0]], item[1]).items()}
 
     with isolated(0):
         for (j, v), state in zip(work, side_by_side(update, models, work), strict=True):

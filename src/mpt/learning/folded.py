@@ -14,16 +14,12 @@ from mpt.learning.training import channels_last, check_images, embed, embed_batc
 
 
 class FoldedEmbedder:
-    """What `embed` gives to rounding, of one model that may change afterwards; it draws no random numbers.
+    """What `embed` gives to rounding, of one model that may change afterwards; it draws no random numbers."""
 
-    With `mixed` that rounding is bfloat16's, three digits: faster on CPUs that multiply it (AVX512-BF16, AMX).
-    """
-
-    def __init__(self, model: Classifier, *, mixed: bool = False) -> None:
+    def __init__(self, model: Classifier) -> None:
         many = at_once(MOST)
-        dtype = torch.bfloat16 if mixed else model.head.weight.dtype
         with with_threads(1):
-            self.models = [folded(model).to(dtype) for _ in range(many)]
+            self.models = [folded(model) for _ in range(many)]
 
     def __call__(self, images: Tensor) -> Tensor:
         """The features (N, d) of uint8 images (N, C, H, W)."""
