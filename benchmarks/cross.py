@@ -3,6 +3,7 @@
     python benchmarks/cross.py tune FOLDER RESULTS.csv        # kernel width, ridge, and what the ridge shrinks towards
     python benchmarks/cross.py tried FOLDER RESULTS.csv       # what else might give more
     python benchmarks/cross.py compare FOLDER RESULTS.csv     # the methods with their defaults, by remaining samples
+    python benchmarks/cross.py assumed FOLDER                 # what Eq. (X5) and (X6) assume of the departed class
     python benchmarks/cross.py table RESULTS.csv              # mean over cells; F1 as a fraction of oracle-train's
     python benchmarks/cross.py health RESULTS.csv             # how often the truth was within the stated error
 
@@ -17,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from estimators import COMPARED, TRIED, Cell, Estimate, mapped
+from estimators import COMPARED, TRIED, Cell, Estimate, assumed, mapped
 
 COLUMNS = (
     *("cell", "seed", "round", "remaining", "samples", "draw", "estimator"),
@@ -120,17 +121,31 @@ def health(path: Path) -> None:
         print(f"| {share:g} | {len(fractions)} | {low:.3f} | {np.mean(fractions):.3f} | {high:.3f} |")
 
 
+def assumptions(folder: Path) -> None:
+    """By cell and round, and over all of them."""
+    print("| cell | round | noise: departed / fitted | squared error: departed / left out |\n|---|---|---|---|")
+    found = []
+    for path in sorted(folder.glob("*.npz")):
+        for number in np.load(path)["rounds"][1:].tolist():
+            found.append(assumed(Cell(path, number, 0, 0)))
+            print(f"| {path.stem} | {number} | {found[-1][0]:.2f} | {found[-1][1]:.2f} |")
+    low, middle, high = np.quantile(found, [0.1, 0.5, 0.9], axis=0)
+    for name, row in (("10%", low), ("median", middle), ("90%", high)):
+        print(f"| all | {name} | {row[0]:.2f} | {row[1]:.2f} |")
+
+
 def main() -> None:
     """See the head of this file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["tune", "tried", "compare", "table", "health"])
+    parser.add_argument("what", choices=["tune", "tried", "compare", "assumed", "table", "health"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--per-class", type=int, help="fit maps to so many samples a reference class")
     args = parser.parse_args()
-    if args.what in ("table", "health"):
-        (table if args.what == "table" else health)(args.folder)
+    shown = {"table": table, "health": health, "assumed": assumptions}.get(args.what)
+    if shown is not None:
+        shown(args.folder)
         return
     with args.out.open("w", newline="") as file:
         csv.writer(file).writerow(COLUMNS)

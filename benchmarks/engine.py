@@ -132,6 +132,7 @@ def methods(dataset: Dataset, rounds: int) -> list[list[object]]:
     """What a method adds to a round, beside training as the engine does it, and with nothing beside it."""
     rows: list[list[object]] = []
     base = replace(plan_for(dataset, rounds), methods=("frozen",), eval_every=rounds, slow_every=None)
+    run(dataset, plan_for(dataset, 3), device=DEVICE)
     unread = timed(lambda: run(dataset, base, device=DEVICE))
     rows.append([f"methods: none, {rounds} rounds", unread, "s"])
     for name in ("frozen", "mpt", "mpt-lite", "mpt-x"):

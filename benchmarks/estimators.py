@@ -7,8 +7,16 @@ from pathlib import Path
 import numpy as np
 
 import mpt
-from mpt.core.affine import DEFAULT_MAP_RIDGE, DEFAULT_WIDTH, affine_map, map_ridge, nearness
-from mpt.core.equations import regularize, reliability
+from mpt.core.affine import (
+    _ELSEWHERE,
+    DEFAULT_MAP_RIDGE,
+    DEFAULT_WIDTH,
+    affine_map,
+    map_ridge,
+    nearness,
+    residual_noise,
+)
+from mpt.core.equations import regularize, reliability, ridge_floor
 from mpt.core.health import left_out_errors, nearest, whiten, whitening
 from mpt.core.validation import Floats, Ints
 
@@ -118,6 +126,39 @@ def mapped(
     found = affine_map(earlier, means, counted, within / between, within_cross / between, relative, towards)
     moved: Floats = found(cell.start)
     return moved
+
+
+def by_posterior(cell: Cell, sharpness: float = 0.4) -> Floats:
+    """The map with samples weighted one by one: by the departed class's posterior at departure, tempered."""
+    factor, rows = cell.deposit.covariance_factor, cell.references
+    z, h, centres = cell.z[rows], cell.h[rows], np.vstack([cell.start, cell.deposit.reference])
+    far = np.stack([np.sum(whiten(z - centre, factor) ** 2, axis=1) for centre in centres])
+    odds = np.exp(-sharpness / 2 * (far - far.min(axis=0)))
+    weights = odds[0] / odds.sum(axis=0)
+    roots = np.sqrt(weights)[:, None]
+    before, now = weights @ z / weights.sum(), weights @ h / weights.sum()
+    scatter = ((z - before) * roots).T @ ((z - before) * roots), ((z - before) * roots).T @ ((h - now) * roots)
+    relative = DEFAULT_MAP_RIDGE * len(before) * float(np.sum(weights**2)) / float(np.sum(weights)) ** 2
+    moved: Floats = affine_map(before[None], now[None], np.ones(1), *scatter, relative)(cell.start)
+    return moved
+
+
+def assumed(cell: Cell) -> tuple[float, float]:
+    """What Eq. (X5) and (X6) assume of the departed class, measured: its samples' variance about the map over that of
+    the classes that the map was fitted to, and the prediction's squared error over that of classes left out.
+    """
+    cross = cell.cross()
+    classes = np.flatnonzero(cross.weights)
+    counted, share = (cross.weights * cross.counts)[classes], cross.weights[classes] / cross.weights[classes].sum()
+    ridge = map_ridge(cross.weights[classes], cross.counts[classes], len(cell.start))
+    found = affine_map(cross.earlier_means[classes], cross.means[classes], counted, *cross.within, ridge)
+    now = cell.now.covariance()
+    stated = residual_noise(found, cell.deposit.covariance, cell.factor, ridge_floor(now, cell.deposit.cov_ridge))
+    left = cell.h[cell.all_rare] - found(cell.z[cell.all_rare])
+    scattered = float(np.mean(whiten(left - left.mean(axis=0), cell.factor) ** 2))
+    elsewhere = float(share @ np.mean(whiten(found.errors, cell.factor) ** 2, axis=1))
+    wrong = float(np.mean(whiten(found(cell.start) - cell.truth, cell.factor) ** 2))
+    return _ELSEWHERE * scattered / stated, wrong / elsewhere
 
 
 def ldc_all(cell: Cell) -> Floats:
@@ -274,6 +315,7 @@ TRIED: dict[str, Estimate] = {
     "all classes alike": lambda cell: mapped(cell, None),
     "towards zero": lambda cell: mapped(cell, towards=0.0),
     "towards the identity": lambda cell: mapped(cell, towards=1.0),
+    "samples weighted by posterior": by_posterior,
     "class means count tenfold": lambda cell: mapped(cell, between=10.0),
     "ridge by classes left out": by_best_ridge,
     "mpt, lambda by classes left out": mpt_by_best_ridge,

@@ -17,7 +17,9 @@ ARCHIVE = Path(__file__).parents[2] / "docs/results/paper/cells.tar.gz"
 def test_committed_cells_have_the_names_that_a_sweep_looks_for():
     with tarfile.open(ARCHIVE) as archive:
         names = archive.getnames()
-        for manifest in (name for name in names if name.endswith("/manifest.json")):
+        manifests = [name for name in names if name.endswith("/manifest.json")]
+        assert manifests
+        for manifest in manifests:
             key = manifest.partition("/")[0]
             known = json.loads(archive.extractfile(manifest).read())
             config = make_config(tomllib.loads(archive.extractfile(f"{key}/config.toml").read().decode()))

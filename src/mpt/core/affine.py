@@ -142,8 +142,8 @@ def residual_noise(mapped: AffineMap, earlier: Floats, factor: Floats, floor: fl
         sigma^2 = 1.6 tr(S~_t^-1 (S_t - A^T S_z A)) / d,
 
     what of the variance of h that of map(z) does not account for, at least a fiftieth of all of it and at most all.
-    The factor is for a class that the map was not fitted to: 1.4 to 1.9 on the tuning classes. Where the map leaves
-    nothing unexplained, prediction and measurement agree, and the floor changes nothing.
+    The factor is for a class that the map was not fitted to: 0.9 to 1.8 on tuning classes, `docs/beyond-the-paper.md`.
+    Where the map leaves nothing unexplained, prediction and measurement agree, and the floor changes nothing.
 
     Args:
         mapped: the map.

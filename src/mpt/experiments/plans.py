@@ -9,10 +9,9 @@ from mpt.config import make_config
 from mpt.data import Dataset
 from mpt.experiments.cells import Cell
 from mpt.experiments.sets import SetName, Source, loaded
-from mpt.methods import METHODS
 
 Study = Literal["main", "preliminary", "loss", "departure", "beyond"]
-FURTHER = tuple(name for name in ("mpt-x",) if name in METHODS)
+FURTHER = ("mpt-x",)
 """Methods beyond the paper that get a row of their own, from cells of their own: the study "beyond"."""
 
 TABLE = ("ccvr", "icarl", "sdc", "ldc", "frozen", "mpt-lite", "mpt", *FURTHER, "oracle")

@@ -58,6 +58,19 @@ def stackable(model: Classifier, settings: Settings) -> bool:
     )
 
 
+class _Vehicle(NamedTuple):
+    """One vehicle's part in one of the jobs."""
+
+    job: int
+    vehicle: int
+    samples: Samples
+
+
+def _taking_part(jobs: Sequence[Job]) -> list[_Vehicle]:
+    """The vehicles that have samples, job by job."""
+    return [_Vehicle(j, v, s) for j, job in enumerate(jobs) for v, s in sorted(job.vehicles.items()) if len(s.labels)]
+
+
 def train_channels_last(model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
     """`train_plain` with weights and maps in channels-last order, in which CPUs convolve faster."""
     trained = train_plain(channels_last(copy.deepcopy(model)), jobs)
@@ -66,16 +79,16 @@ def train_channels_last(model: Classifier, jobs: Sequence[Job]) -> list[dict[str
 
 def train_side_by_side(model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
     """`train_channels_last` with several vehicles at once, where the model draws no random numbers."""
-    work = [(j, v) for j, job in enumerate(jobs) for v, s in sorted(job.vehicles.items()) if len(s.labels)]
+    work = _taking_part(jobs)
     models = [channels_last(copy.deepcopy(model)) for _ in range(at_once(len(work)))]
     averages = [RunningAverage(model) for _ in jobs]
 
-    def update(mine: Classifier, item: tuple[int, int]) -> dict[str, Tensor]:
-        return {name: tensor.clone() for name, tensor in train_vehicle(mine, jobs[item[0]], item[1]).items()}
+    def update(mine: Classifier, who: _Vehicle) -> dict[str, Tensor]:
+        return {name: tensor.clone() for name, tensor in train_vehicle(mine, jobs[who.job], who.vehicle).items()}
 
     with isolated(0):
-        for (j, v), state in zip(work, side_by_side(update, models, work), strict=True):
-            averages[j].add(state, len(jobs[j].vehicles[v].labels))
+        for who, state in zip(work, side_by_side(update, models, work), strict=True):
+            averages[who.job].add(state, len(who.samples.labels))
     return [_like(average.state(), model) for average in averages]
 
 
@@ -138,9 +151,7 @@ class StackedTrainer:
             raise LearningError("jobs: their settings differ, should be the same for all jobs of a round")
         self.pool.hold(jobs)
         packed = [layout.pack(job.start) for job in jobs]
-        work = [
-            _Vehicle(j, v, s) for j, job in enumerate(jobs) for v, s in sorted(job.vehicles.items()) if len(s.labels)
-        ]
+        work = _taking_part(jobs)
         stack = self._fitting(layout, settings, model, len(work))
         parts = [
             self._train(stack, work[first : first + stack.capacity], jobs, packed, model)
@@ -155,7 +166,7 @@ class StackedTrainer:
         ]
 
     def _train(
-        self, stack: Any, work: Sequence["_Vehicle"], jobs: Sequence[Job], packed: Any, model: Classifier
+        self, stack: Any, work: Sequence[_Vehicle], jobs: Sequence[Job], packed: Any, model: Classifier
     ) -> tuple[Tensor, Tensor, Any]:
         """Parameters (V, P), running statistics (V, R) and numbers of steps (V,) of V vehicles after the round."""
         drawn = [generator(jobs[w.job].seed, "training", jobs[w.job].round, w.vehicle) for w in work]
@@ -198,7 +209,7 @@ class StackedTrainer:
     def _average(
         layout: Layout,
         job: Job,
-        work: Sequence["_Vehicle"],
+        work: Sequence[_Vehicle],
         places: Any,
         parameters: Tensor,
         running: Tensor,
@@ -227,14 +238,6 @@ class StackedTrainer:
         return state
 
 
-class _Vehicle(NamedTuple):
-    """One vehicle's part in one of the jobs."""
-
-    job: int
-    vehicle: int
-    samples: Samples
-
-
 @dataclass
 class GraphedTrainer:
     """Some vehicles at a time, any backbone on a GPU, each on a stream of its own.
@@ -258,19 +261,17 @@ class GraphedTrainer:
     def _train(self, model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
         if self._lanes and self._lanes[0].settings != jobs[0].settings:
             self._lanes.clear()
-        work = [
-            _Vehicle(j, v, s) for j, job in enumerate(jobs) for v, s in sorted(job.vehicles.items()) if len(s.labels)
-        ]
+        work = _taking_part(jobs)
         averages = [RunningAverage(model) for _ in jobs]
         while work:
-            some = self._portion(model, jobs[0].settings, len(work))
-            advance([(lane, self._steps(lane, jobs[w.job], w)) for lane, w in zip(some, work, strict=False)])
-            for lane, w in zip(some, work, strict=False):
+            some = list(zip(self._portion(model, jobs[0].settings, len(work)), work, strict=False))
+            advance([(lane, self._steps(lane, jobs[w.job], w)) for lane, w in some])
+            for lane, w in some:
                 averages[w.job].add(lane.model.state_dict(), len(w.samples.labels))
             work = work[len(some) :]
         return [{name: tensor.contiguous() for name, tensor in running.state().items()} for running in averages]
 
-    def _steps(self, lane: GraphedSteps, job: Job, who: "_Vehicle") -> Iterator[None]:
+    def _steps(self, lane: GraphedSteps, job: Job, who: _Vehicle) -> Iterator[None]:
         drawn = generator(job.seed, "training", job.round, who.vehicle)
         shift = _shift(who.samples, lane.model.num_classes) if job.calibrates else None
         return lane.steps(job.start, who.samples.images, who.samples.labels, drawn, shift)
