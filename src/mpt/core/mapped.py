@@ -13,9 +13,8 @@ from mpt.core.health import Health, expected_error, nearest, verdict, whiten, wh
 from mpt.core.statistics import ClassStatistics
 from mpt.core.validation import Floats, Ints, as_int, read_only
 
-_STATED, _TYPICAL = 0.7, 0.6
-"""Eq. (X8) is stated from this share of the squared error on classes left out, within which most departed classes were
-found; the verdict goes by the typical share of what is stated."""
+_TYPICAL = 0.5
+"""Of the expected error: how far departed classes mostly were, by which the verdict goes."""
 
 
 class Mapped(NamedTuple):
@@ -80,7 +79,7 @@ def mapped(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics, pro
         measured = corrected_mean(found, start, earlier_means[deposit.departed], means[deposit.departed])
     gap = whiten(measured - predicted, factor)
     alpha = trust(gap, noise, samples, prior)
-    error = expected_error(alpha, noise, samples, _STATED * prior, gap)
+    error = expected_error(alpha, noise, samples, prior, gap)
     margin = nearest(predicted + alpha * (measured - predicted), prototypes, factor)
     return Mapped(predicted, measured, alpha, noise, samples, Health(error, verdict(_TYPICAL * error, margin)))
 
