@@ -3,6 +3,7 @@ import io
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ for package in ("typer", "rich", "pydantic", "torch"):
 
 from rich.console import Console
 
-from mpt.config import RunConfig
+from mpt.config import ConfigError, RunConfig
 from mpt.data import Dataset, load
 from mpt.data.npz import save_npz
 from mpt.experiments import cells as cells_module
@@ -122,6 +123,17 @@ def test_more_seeds_extend_a_cell_without_computing_the_first_again(swept):
     assert both[: len(first)] == first
     assert {r["seed"] for r in both} == {0, 1}
     assert store.tables(cells[0]).metrics == first  # who asks for one seed gets one
+
+
+@pytest.mark.parametrize("damage", [lambda text: text[:-40], lambda text: text[: len(text) // 2], lambda text: "?"])
+def test_a_finished_cell_whose_tables_are_cut_off_is_said(swept, tmp_path, damage):
+    mine, copy = swept[1][1], Store(tmp_path)
+    shutil.copytree(swept[0].folder(mine), copy.folder(mine))
+    assert copy.tables(mine) == swept[0].tables(mine)
+    path = copy.folder(mine) / "metrics.csv"
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(ConfigError, match="cut off or cannot be read; should be whole"):
+        copy.tables(mine)
 
 
 def test_data_that_has_moved_is_gone_on_with(swept, tmp_path):

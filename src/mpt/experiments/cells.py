@@ -1,5 +1,6 @@
 """Cells of a sweep, each a run of its own, and the folder that several processes fill together."""
 
+import csv
 import hashlib
 import json
 from collections.abc import Callable, Iterator
@@ -81,7 +82,18 @@ class Store:
         """What a finished cell has measured, of as many seeds as are asked for."""
         if not self.finished(cell):
             return None
-        tables = Tables.read(self.folder(cell))
+        try:
+            tables = Tables.read(self.folder(cell))
+            last = [r for r in tables.metrics if r["round"] == cell.config.rounds and r["seconds"] is not None]
+            there = {(r["seed"], r["method"]) for r in last}
+            asked = {(seed, r["method"]) for seed in range(cell.config.seeds) for r in tables.metrics}
+        except (OSError, ValueError, TypeError, KeyError, csv.Error):
+            asked = set()
+        if not asked or not asked <= there:
+            raise ConfigError(
+                f"{self.folder(cell)}: {cell.label or 'the cell'} is finished, but its tables are cut off or cannot be "
+                "read; should be whole, or the folder deleted to have it computed again"
+            )
         kept = {name: tuple(r for r in getattr(tables, name) if r["seed"] < cell.config.seeds) for name in vars(tables)}
         return Tables(**kept)
 
