@@ -95,6 +95,7 @@ def rounds_together(
                 yield finished, [rows for _, rows in done]
             if trained is None:
                 return
+            _begin_together(federations, coming, trained)
             pending = background.submit(partial(_finish_together, federations, finished, trained))
             coming = [f.trained(s, mine) for f, s, mine in zip(federations, coming, trained, strict=True)]
 
@@ -108,6 +109,12 @@ def _train_together(federations: Sequence["Federation"], states: Sequence[State]
     with precisely(first.plan.precision):
         models = iter(first.train(first.model, [job for some in jobs for job in some.values()]))
     return [{key: next(models) for key in some} for some in jobs]
+
+
+def _begin_together(federations: Sequence["Federation"], states: Sequence[State], trained: Sequence[Trained]) -> None:
+    with precisely(federations[0].plan.precision):
+        for federation, state, mine in zip(federations, states, trained, strict=True):
+            federation.begin(state, mine)
 
 
 def _finish_together(
@@ -176,6 +183,7 @@ class Federation:
     record: Callable[[int, Mapping[Training, Seen]], None] | None = None
     partition: Partition = field(init=False)
     _earlier: dict[int, Features] = field(default_factory=dict, init=False)
+    _begun: dict[int, Features] = field(default_factory=dict, init=False)
     _groups: tuple[tuple[int, ...], Groups | None] = field(default=((), None), init=False)
     _loaded: dict[str, Tensor] | None = field(default=None, init=False)
     _folded: FoldedEmbedder | None = field(default=None, init=False)
@@ -298,6 +306,14 @@ class Federation:
         """The next round before any method has looked at it: enough to go on training."""
         return State(state.round + 1, {t: trained[self._key(state, t)] for t in self.trainings})
 
+    def begin(self, state: State, trained: Mapping["JobKey", dict[str, Tensor]]) -> None:
+        """Before `finish`: on a GPU, begin to embed what the next round is read out of."""
+        if self.device.type == "cpu" or not self.plan.evaluates(state.round + 1):
+            return
+        for training, model in self.trained(state, trained).models.items():
+            features = self._begun[id(model)] = self._features(model)
+            features.begin(self.presence.here(training, state.round + 1))
+
     def finish(self, state: State, trained: Mapping["JobKey", dict[str, Tensor]]) -> tuple[State, list[Row]]:
         """The next round, given its new global models."""
         number, models = state.round + 1, self.trained(state, trained).models
@@ -328,10 +344,15 @@ class Federation:
         self, number: int, models: dict[Training, dict[str, Tensor]], earlier: dict[Training, dict[str, Tensor]]
     ) -> dict[Training, Seen]:
         """What the server sees of each training; trainings that do not differ share it."""
-        self._earlier = {id(m): self._earlier.get(id(m)) or Features(self, m) for m in earlier.values()}
-        features = {id(m): self._earlier.get(id(m)) or Features(self, m) for m in models.values()}
+        self._earlier = {id(m): self._features(m) for m in earlier.values()}
+        features = {id(m): self._features(m) for m in models.values()}
+        self._begun.clear()
         current = {t: features[id(models[t])] for t in self.trainings}
         return look(self.presence, number, current, {t: self._earlier[id(m)] for t, m in earlier.items()})
+
+    def _features(self, model: dict[str, Tensor]) -> Features:
+        """Those that are there already, or new ones."""
+        return self._earlier.get(id(model)) or self._begun.get(id(model)) or Features(self, model)
 
     def embed(self, state: dict[str, Tensor], *several: Tensor) -> list[Tensor]:
         """(N, d) features of each of several lots of images that are on the device, in float64."""

@@ -2,10 +2,10 @@
 
 import copy
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -223,7 +223,7 @@ def evaluate(
     anchor: Anchor | None,
 ) -> tuple[list[Row], dict[str, Any], Anchor | None]:
     """The rows of a round in the order of the methods, what they keep from now on, and the anchor from now on."""
-    rows, kept, held_out = list[Row](), dict(kept), seen.get("held-out")
+    unscored, kept, held_out = list[Unscored](), dict(kept), seen.get("held-out")
     with few_threads(next(iter(seen.values())).features.head[0].shape[1]):
         judge = Judge(plan, number)
         if held_out is not None and number == plan.depart_at:
@@ -233,18 +233,31 @@ def evaluate(
             if getattr(method, "slow", False) and not plan.evaluates(number, slow=True):
                 continue
             mine = drift if method.training == "held-out" else None
-            rows.extend(judge.rows(method, seen[method.training], kept, mine))
+            unscored.extend(judge.rows(method, seen[method.training], kept, mine))
+        confusions = {
+            id(one): iter(one.features.confusions([u.readout for u in unscored if u.seen is one]))
+            for one in seen.values()
+        }
+    rows = [u.row(score(next(confusions[id(u.seen)]), plan.rare)) for u in unscored]
     return rows, kept, anchor
+
+
+class Unscored(NamedTuple):
+    """A row before its readout has been applied to the test samples: those of one model are applied together."""
+
+    row: Callable[[Scores], Row]
+    seen: Seen
+    readout: Readout
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Lets methods look at a round and scores what they make of it."""
+    """Lets methods look at a round and measures what they make of it."""
 
     plan: Plan
     number: int
 
-    def rows(self, method: Method, seen: Seen, kept: dict[str, Any], drift: Drift | None) -> list[Row]:
+    def rows(self, method: Method, seen: Seen, kept: dict[str, Any], drift: Drift | None) -> list[Unscored]:
         """The method's rows, one a readout; what it keeps is put into `kept`."""
         cost = Cost()
         channel = seen.exchange.channel(cost)
@@ -257,22 +270,23 @@ class Judge:
         distance = errors = None
         if isinstance(outcome, np.ndarray) and np.isfinite(outcome).all():
             distance, errors = float(seen.truth.distances(outcome[None])[0, 0]), seen.span_errors(outcome)
-        return [
-            Row(
+        rows = []
+        for name, readout in self._readouts(outcome, seen):
+            row = partial(
+                Row,
                 self.plan.seed,
                 self.number,
                 method.name,
                 name,
-                score(seen.features.confusion(readout), self.plan.rare),
-                distance,
-                cost,
-                Cost() if name == "own" else readout_cost(name, now, channel),
-                dict(now.notes),
-                drift,
-                errors,
+                prototype_distance=distance,
+                cost=cost,
+                readout_cost=Cost() if name == "own" else readout_cost(name, now, channel),
+                notes=dict(now.notes),
+                drift=drift,
+                span_errors=errors,
             )
-            for name, readout in self._readouts(outcome, seen)
-        ]
+            rows.append(Unscored(row, seen, readout))
+        return rows
 
     def _outcome(self, method: Method, now: Now, seen: Seen, kept: dict[str, Any]) -> Floats | Readout:
         """What the method makes of this round; while the class is there, prototype methods measure it directly."""

@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -59,8 +60,8 @@ class Embedding(Protocol):
         """The head's weight (C, d) and bias (C,)."""
         ...
 
-    def confusion(self, readout: Readout) -> Ints:
-        """(C, C): the test samples by label and prediction."""
+    def confusions(self, readouts: Sequence[Readout]) -> list[Ints]:
+        """(C, C) each: the test samples by label and prediction."""
         ...
 
 
@@ -75,8 +76,19 @@ class Features:
         self.federation, self.model = federation, model
         self.seconds = 0.0
         self._vehicles: dict[int, Tensor] = {}
+        self._arrays: dict[int, Floats] = {}
         self._reports: dict[bytes, dict[int, ClassStatistics]] = {}
         self._crosses: dict[bytes, dict[int, CrossStatistics]] = {}
+
+    def begin(self, here: Sequence[int]) -> None:
+        """Embed what a round is read out of, all of it together; on a GPU without waiting for it."""
+        if "_test" in vars(self):
+            return
+        federation, new = self.federation, [v for v in here if v not in self._vehicles]
+        lots = [federation.test_images, federation.rare_images, *(federation.vehicles[v].images for v in new)]
+        self._test, rare, *rows = federation.embed(self.model, *lots)
+        self._rare_mean = rare.mean(dim=0)
+        self._vehicles |= dict(zip(new, rows, strict=True))
 
     def embed_vehicles(self, vehicles: Sequence[int]) -> None:
         """Embed the samples of several vehicles, together."""
@@ -99,7 +111,11 @@ class Features:
     def vehicle(self, vehicle: int) -> Floats:
         """(n, d): of a vehicle's samples."""
         self.embed_vehicles([vehicle])
-        return _array(self._vehicles[vehicle])
+        if vehicle not in self._arrays:
+            new = {v: rows for v, rows in self._vehicles.items() if v not in self._arrays}
+            joined, ends = _array(torch.cat(list(new.values()))), np.cumsum([len(rows) for rows in new.values()])
+            self._arrays |= dict(zip(new, np.split(joined, ends[:-1]), strict=True))
+        return self._arrays[vehicle]
 
     def report(self, vehicle: int, here: tuple[int, ...], request: StatisticsRequest) -> ClassStatistics:
         """A vehicle's statistics, made on the device together with those of others that are present."""
@@ -139,23 +155,44 @@ class Features:
     @cached_property
     def rare_mean(self) -> Floats:
         """(d,): of all the rare class's training samples, departed ones included."""
-        return _array(self._embed(self.federation.rare_images)[0].mean(dim=0))
+        return _array(self._rare_mean)
 
     @cached_property
     def head(self) -> tuple[Floats, Floats]:
         """The head's weight (C, d) and bias (C,)."""
         return _array(self.model["head.weight"].double()), _array(self.model["head.bias"].double())
 
-    def confusion(self, readout: Readout) -> Ints:
-        """(C, C): the test samples by label and prediction. A readout with `to_linear` is applied on the device."""
-        labels, num_classes = self.federation.test_labels, self.federation.dataset.num_classes
-        if labels.device.type == "cpu" or not hasattr(readout, "to_linear"):
-            return confusion_matrix(readout.predict(self.test), self.federation.dataset.test.labels, num_classes)
-        weight, bias = (torch.tensor(part, device=labels.device) for part in readout.to_linear())
-        predicted = torch.addmm(bias, self._test, weight.T).argmax(dim=1)
-        counted = torch.bincount(labels * num_classes + predicted, minlength=num_classes**2)
-        matrix: Ints = counted.cpu().numpy().reshape(num_classes, num_classes)
-        return matrix
+    def confusions(self, readouts: Sequence[Readout]) -> list[Ints]:
+        """(C, C) each: the test samples by label and prediction.
+
+        On a GPU those with `to_linear` are applied there, all in one product.
+        """
+        labels, num_classes = self.federation.dataset.test.labels, self.federation.dataset.num_classes
+        on_device = [hasattr(r, "to_linear") and self.federation.device.type != "cpu" for r in readouts]
+        linear = iter(self._linear_confusions([r for r, there in zip(readouts, on_device, strict=True) if there]))
+        return [
+            next(linear) if there else confusion_matrix(readout.predict(self.test), labels, num_classes)
+            for readout, there in zip(readouts, on_device, strict=True)
+        ]
+
+    def _linear_confusions(self, readouts: Sequence[Any]) -> "np.ndarray[Any, np.dtype[np.int64]]":
+        """(M, C, C), of M readouts with `to_linear`."""
+        many, labels, classes = len(readouts), self.federation.test_labels, self.federation.dataset.num_classes
+        if not many:
+            return np.zeros((0, classes, classes), dtype=np.int64)
+        weights, biases = zip(*(readout.to_linear() for readout in readouts), strict=True)
+        layer = np.concatenate([np.concatenate(weights), np.concatenate(biases)[:, None]], axis=1)
+        there = torch.from_numpy(layer).to(labels.device)
+        scores = torch.addmm(there[:, -1], self._test, there[:, :-1].T)
+        predicted = scores.reshape(-1, many, classes).argmax(dim=2)
+        cells = labels[:, None] * classes + predicted
+        counted = torch.zeros(many, classes**2, dtype=torch.int64, device=labels.device)
+        counted.scatter_add_(1, cells.T, torch.ones_like(cells.T))
+        return counted.cpu().numpy().reshape(many, classes, classes)
+
+    @cached_property
+    def _rare_mean(self) -> Tensor:
+        return self._embed(self.federation.rare_images)[0].mean(dim=0)
 
     @cached_property
     def _test(self) -> Tensor:

@@ -61,12 +61,13 @@ class Exchange:
     def _merge(self, question: bytes, request: StatisticsRequest) -> Merged:
         locals = dict(sorted(self.locals.items()))
         size, seconds, start = 0, 0.0, time.perf_counter()
+        received = StatisticsRequest.from_bytes(question)
 
         def arriving(vehicles: Iterable[int]) -> Iterator[ClassStatistics]:
             nonlocal size, seconds
             for vehicle in vehicles:
                 begun = time.perf_counter()
-                answer = locals[vehicle].answer(StatisticsRequest.from_bytes(question))
+                answer = locals[vehicle].answer(received)
                 seconds += time.perf_counter() - begun
                 size += len(answer)
                 yield request.read(answer)

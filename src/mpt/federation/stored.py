@@ -1,6 +1,6 @@
 """Features that are there already, as arrays: read from a record, or made up."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mpt.core.validation import Floats, Ints
@@ -44,6 +44,6 @@ class Stored:
         """(n, d): of a vehicle's samples."""
         return self.features[vehicle]
 
-    def confusion(self, readout: Readout) -> Ints:
-        """(C, C): the test samples by label and prediction."""
-        return confusion_matrix(readout.predict(self.test), self.test_labels, len(self.head[1]))
+    def confusions(self, readouts: Sequence[Readout]) -> list[Ints]:
+        """(C, C) each: the test samples by label and prediction."""
+        return [confusion_matrix(r.predict(self.test), self.test_labels, len(self.head[1])) for r in readouts]
