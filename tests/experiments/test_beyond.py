@@ -124,8 +124,9 @@ def outcome(random, shift):
         if (method, number) == ("ldc:all", 30):
             continue
         what = {"seed": seed, "round": number, "method": method}
-        figures = f1[i, seed, j], others[i, seed, j], distance[i, seed, j]
-        metrics.append(what | dict(zip(("rare_f1", "others_accuracy", "prototype_distance"), figures, strict=True)))
+        figures = f1[i, seed, j], others[i, seed, j], distance[i, seed, j], f1[i, seed, j] - 0.1, f1[i, seed, j] + 0.1
+        columns = ("rare_f1", "others_accuracy", "prototype_distance", "rare_precision", "rare_recall")
+        metrics.append(what | dict(zip(columns, figures, strict=True)))
         if method in ("mpt-x", "mpt"):
             diagnostics.append(what | {"expected_error": expected[i, seed, j]})
     diagnostics[-1]["expected_error"] = None  # mpt, last seed, last round: nothing was stated
@@ -178,6 +179,11 @@ def test_the_notes_count_and_average_over_the_cells_that_were_run(exhibit):
     notes = "\n".join(figure.notes)
     f1, others = np.array([n[1] for n in numbers]), np.array([n[2] for n in numbers])
     assert "above MPT in 2 of 3 cells that were run, of 18; significantly below in 1 " in notes
+    called = [f"{name} .{1000 * (f1[1, i].mean() - 0.1):.0f} and " for i, name in ((0, "MPT-X"), (1, "MPT"))]
+    (low,) = [note for note in figure.notes if note.startswith("Precision and recall in ")]
+    assert low.startswith(f"Precision and recall in {ROWS[1]}, where it is below: {called[0]}")
+    assert called[1] in low
+    assert low.endswith(f".{1000 * (f1[1, 5].mean() + 0.1):.0f}.")
     ratios = f1[:, 0].mean(-1) / f1[:, 5].mean(-1)
     worst = f"{ratios.min():.3f}".removeprefix("0")
     assert f"{ratios.mean():.3f}".removeprefix("0") + " on average over cells" in notes
@@ -207,6 +213,8 @@ def test_one_seed_has_no_interval_and_an_oracle_of_zero_no_ratio():
             "method": m,
             "rare_f1": 0.5 * (m != "oracle-train"),
             "others_accuracy": 0.5,
+            "rare_precision": 0.5,
+            "rare_recall": 0.5,
             "prototype_distance": None,
         }
         for m in COLUMNS

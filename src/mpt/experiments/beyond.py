@@ -27,12 +27,14 @@ class Compared:
         ratios: MPT-X's mean F1 and MPT's over oracle-train's; None where that is 0.
         gap: MPT-X's F1 less MPT's, paired over seeds.
         others: MPT-X's accuracy on the other classes less oracle-train's, mean over seeds.
+        called: the rare class's precision and recall of MPT-X, MPT and oracle-train, means over seeds.
     """
 
     name: str
     ratios: tuple[float, float] | None
     gap: Difference
     others: float
+    called: tuple[tuple[float, float], ...]
 
 
 def beyond_wanted(results: Results) -> list[Wanted]:
@@ -65,13 +67,18 @@ def compared(name: str, outcome: Outcome) -> Compared | None:
     there = [s for s in x if s in mpt and s in oracle]
     if not there:
         return None
-    ours, plain, reference = (float(np.mean([some[s] for s in there])) for some in (x, mpt, oracle))
-    others, theirs = (outcome.after(m, "others_accuracy", rounds) for m in ("mpt-x", "oracle-train"))
+
+    def mean(method: str, column: str = "rare_f1") -> float:
+        values = outcome.after(method, column, rounds)
+        return float(np.mean([values[s] for s in there]))
+
+    reference = mean("oracle-train")
     return Compared(
         name,
-        (ours / reference, plain / reference) if reference else None,
+        (mean("mpt-x") / reference, mean("mpt") / reference) if reference else None,
         paired([x[s] - mpt[s] for s in there]),
-        float(np.mean([others[s] - theirs[s] for s in there])),
+        mean("mpt-x", "others_accuracy") - mean("oracle-train", "others_accuracy"),
+        tuple((mean(m, "rare_precision"), mean(m, "rare_recall")) for m in ("mpt-x", "mpt", "oracle-train")),
     )
 
 
@@ -141,6 +148,11 @@ def _notes(results: Results, cells: Sequence[Compared], outcomes: Sequence[Outco
         f"MPT-X is above MPT in {ahead} of {len(cells)} cells that were run, of {asked}; significantly below in "
         f"{behind} (interval wholly below 0) of the {intervals} that have several seeds."
     )
+    for cell in cells:
+        if cell.gap.clear and cell.gap.mean < 0:
+            named = zip(("MPT-X", "MPT", "oracle-train"), cell.called, strict=True)
+            said = ", ".join(f"{name} {number(precision)} and {number(recall)}" for name, (precision, recall) in named)
+            notes.append(f"Precision and recall in {cell.name}, where it is below: {said}.")
     ratios = [(cell.ratios[0], cell.name) for cell in cells if cell.ratios is not None]
     if ratios:
         worst, where = min(ratios)
