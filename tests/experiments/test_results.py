@@ -1,6 +1,7 @@
 """Main cells and the cells that MPT-X's rows come from, as the exhibits read them together."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -73,6 +74,16 @@ def test_without_that_cell_mpt_x_is_missing_and_nothing_else(tmp_path):
         assert row(table, "MPT")[0] is not None
         assert "stand-in road truck 10% cnn3, beyond: not computed yet" in " ".join(table.notes) or name == "fig4"
     assert set(row(made("beyond", results).table, "stand-in road (truck) 2% cnn3")) == {None}
+
+
+def test_a_cell_with_fewer_seeds_than_asked_for_is_shown_with_those_and_said(tmp_path):
+    first = finish(tmp_path, Wanted())
+    more = Results(replace(first.lab, seeds=3), first.store)
+    assert not more.store.finished(more.lab.cell(Wanted()))
+    assert more.of(Wanted()).last("mpt") == {0: F1["main"]}
+    table = made("table2", more)
+    assert row(table, "MPT")[0].mean == F1["main"]
+    assert "stand-in road truck 2% cnn3: 1 of 3 seeds so far; " in " ".join(table.notes)
 
 
 def test_its_cell_alone_makes_no_main_cell(tmp_path):

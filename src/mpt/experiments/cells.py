@@ -76,17 +76,22 @@ class Store:
 
     def finished(self, cell: Cell) -> bool:
         """Whether all its seeds are there."""
-        return self._seeds(cell) >= cell.config.seeds
+        return self.seeds(cell) >= cell.config.seeds
+
+    def seeds(self, cell: Cell) -> int:
+        """How many are finished."""
+        return self._asked(cell) if self.manifest(cell).get("finished") else 0
 
     def tables(self, cell: Cell) -> Tables | None:
-        """What a finished cell has measured, of as many seeds as are asked for."""
-        if not self.finished(cell):
+        """What a cell has measured: of as many seeds as are asked for, or of those that are finished; None: of none."""
+        seeds = min(cell.config.seeds, self.seeds(cell))
+        if not seeds:
             return None
         try:
             tables = Tables.read(self.folder(cell))
             last = [r for r in tables.metrics if r["round"] == cell.config.rounds and r["seconds"] is not None]
             there = {(r["seed"], r["method"]) for r in last}
-            asked = {(seed, r["method"]) for seed in range(cell.config.seeds) for r in tables.metrics}
+            asked = {(seed, r["method"]) for seed in range(seeds) for r in tables.metrics}
         except (OSError, ValueError, TypeError, KeyError, csv.Error):
             asked = set()
         if not asked or not asked <= there:
@@ -94,7 +99,7 @@ class Store:
                 f"{self.folder(cell)}: {cell.label or 'the cell'} is finished, but its tables are cut off or cannot be "
                 "read; should be whole, or the folder deleted to have it computed again"
             )
-        kept = {name: tuple(r for r in getattr(tables, name) if r["seed"] < cell.config.seeds) for name in vars(tables)}
+        kept = {name: tuple(r for r in getattr(tables, name) if r["seed"] < seeds) for name in vars(tables)}
         return Tables(**kept)
 
     def manifest(self, cell: Cell) -> dict[str, Any]:
@@ -138,7 +143,7 @@ class Store:
 
         folder = self.folder(cell)
         folder.mkdir(parents=True, exist_ok=True)
-        done, begun = self._seeds(cell), self._asked(cell)
+        done, begun = self.seeds(cell), self._asked(cell)
         config = cell.config.model_copy(update={"device": device, "seeds": max(cell.config.seeds, begun)})
         with suppress(OSError):
             (folder / "error.txt").unlink()
@@ -155,10 +160,6 @@ class Store:
         except Exception as error:
             write_atomically(folder / "error.txt", f"{type(error).__name__}: {error}\n".encode())
             raise
-
-    def _seeds(self, cell: Cell) -> int:
-        """How many are finished."""
-        return self._asked(cell) if self.manifest(cell).get("finished") else 0
 
     def _asked(self, cell: Cell) -> int:
         """How many a run of the cell was begun with; 0: there is none."""

@@ -70,7 +70,7 @@ class Results:
     _read: dict[str, Outcome | None] = field(default_factory=dict)
 
     def of(self, wanted: Wanted) -> Outcome | None:
-        """A cell's outcome; None where it is missing.
+        """A cell's outcome, with the seeds that it has so far; None where it is missing.
 
         A main one has the rows of `FURTHER` too, where the cell that has them is finished.
         """
@@ -104,8 +104,9 @@ class Results:
             if cell is None:
                 told.append(f"{one.set}: no data was named for {SETS[one.set].title}")
             elif not self.store.finished(cell):
-                failure = self.store.failure(cell)
-                told.append(f"{cell.label}: {failure or 'not computed yet'}")
+                seeds = self.store.seeds(cell)
+                so_far = f"{seeds} of {cell.config.seeds} seeds so far" if seeds else "not computed yet"
+                told.append(f"{cell.label}: {self.store.failure(cell) or so_far}")
         return list(dict.fromkeys(told))
 
     def cells(self, wanted: Iterable[Wanted], jobs: int = 1) -> list[Cell]:

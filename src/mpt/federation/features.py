@@ -109,8 +109,10 @@ class Features:
         return Local(self.federation.labels[vehicle], partial(self.vehicle, vehicle), earlier, report, cross)
 
     def vehicle(self, vehicle: int) -> Floats:
-        """(n, d): of a vehicle's samples."""
+        """(n, d): of a vehicle's samples; from a GPU those of all vehicles come together, and are kept."""
         self.embed_vehicles([vehicle])
+        if self.federation.device.type == "cpu":
+            return _array(self._vehicles[vehicle])
         if vehicle not in self._arrays:
             new = {v: rows for v, rows in self._vehicles.items() if v not in self._arrays}
             joined, ends = _array(torch.cat(list(new.values()))), np.cumsum([len(rows) for rows in new.values()])
