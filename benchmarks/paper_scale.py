@@ -11,6 +11,7 @@ machine goes away. `--cells` takes such a file of an earlier call: what it has i
 """
 
 import argparse
+import gzip
 import io
 import shutil
 import tarfile
@@ -48,9 +49,12 @@ def sources(folder: Path, place: Path) -> list[str]:
 
 
 def keep(cells: Path, target: Path) -> None:
-    """The finished cells' tables as one file."""
+    """The finished cells' tables as one file, the same bytes for the same cells."""
     written = io.BytesIO()
-    with tarfile.open(fileobj=written, mode="w:gz") as archive:
+    with (
+        gzip.GzipFile(fileobj=written, mode="wb", mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
         for manifest in sorted(cells.glob("*/manifest.json")):
             if '"finished": true' in manifest.read_text(encoding="utf-8"):
                 for name in KEPT:

@@ -17,6 +17,7 @@ from mpt.config import ConfigError
 from mpt.experiments.beyond import COLUMNS, beyond, beyond_wanted, within
 from mpt.experiments.cells import Store
 from mpt.experiments.exhibits import EXHIBITS, command, made, table2_wanted
+from mpt.experiments.figures import LOOKS
 from mpt.experiments.plans import PAPER, QUICK, Lab, Wanted
 from mpt.experiments.results import Outcome, Results
 from mpt.experiments.sets import parse_sources
@@ -198,11 +199,16 @@ def test_the_notes_count_and_average_over_the_cells_that_were_run(exhibit):
     assert [sum(within(n[0], "mpt-x")) for n in numbers] == mine.sum(axis=(1, 2)).tolist()
 
 
-def test_the_figure_has_a_point_a_cell(exhibit):
+def test_the_figure_has_a_point_a_cell_and_method(exhibit):
     figure, numbers = exhibit
-    points = figure.panels[0].drawing.points
+    drawing = figure.panels[0].drawing
     f1 = np.array([n[1] for n in numbers]).mean(-1)
-    np.testing.assert_allclose([(p.x, p.y) for p in points], f1[:, [1, 0]] / f1[:, [5]])
+    expected = {(COLUMNS[i], round(cell[5], 6), round(cell[i], 6)) for cell in f1 for i in range(5)}
+    labels = {look.label: method for method, look in LOOKS.items()}
+    assert {(labels[p.look.label], round(p.x, 6), round(p.y, 6)) for p in drawing.points} == expected
+    assert len(drawing.points) == 15
+    assert 'class="departure"' in drawing.draw(600, 400)
+    assert 'class="departure"' not in replace(drawing, diagonal=False).draw(600, 400)
 
 
 def test_one_seed_has_no_interval_and_an_oracle_of_zero_no_ratio():
@@ -223,4 +229,4 @@ def test_one_seed_has_no_interval_and_an_oracle_of_zero_no_ratio():
     line = next(line for line in figure.table.markdown().splitlines() if "(truck) 2% cnn3" in line)
     assert line.endswith("| .000 | \N{EN DASH} | .000 |")
     assert "of the 0 that have several seeds" in " ".join(figure.notes)
-    assert figure.panels[0].drawing is None
+    assert {(p.x, p.y) for p in figure.panels[0].drawing.points} == {(0.0, 0.5)}

@@ -39,6 +39,7 @@ class Plane:
         points: all of them.
         log: whether x is logarithmic.
         named: whether each point bears its method's name; else only the first of each method does.
+        diagonal: whether a line is drawn where y equals x.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Plane:
     points: tuple[Point, ...]
     log: bool = False
     named: bool = True
+    diagonal: bool = False
 
     def figure(self, width: float, height: float) -> str:
         """The two drawings, of which the page's style shows one."""
@@ -59,6 +61,10 @@ class Plane:
         frame = Frame(width, height, 44, width - 28, 46, height - 48, 1, tuple(ticks(max(highest, 0.05))))
         axis = _Axis.of([p.x for p in self.points], frame.left, frame.right, log=self.log)
         parts = [frame.axes([], self.x_label + (" (log scale)" if self.log else ""), self.y_label), axis.draw(frame)]
+        if self.diagonal:
+            end = min(axis.marks[-1], frame.y_ticks[-1])
+            line = f"M{n(axis.x(0))} {n(frame.y(0))}L{n(axis.x(end))} {n(frame.y(end))}"
+            parts.append(f'<path class="departure" d="{line}"/>')
         places = [(axis.x(p.x), frame.y(p.y)) for p in self.points]
         taken: list[Box] = [(x - 6, y - 6, x + 6, y + 6) for x, y in places] if self.named else []
         seen = set[str]()
