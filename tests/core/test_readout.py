@@ -1,3 +1,5 @@
+import copy
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -82,3 +84,24 @@ def test_features_of_any_real_dtype_and_none_at_all():
     assert readout.predict([[5, 0, 0]]).dtype == np.int64
     assert readout.predict(np.zeros((0, 3))).shape == (0,)
     assert readout.distances(np.zeros((0, 3))).shape == (0, 3)
+
+
+@pytest.mark.parametrize("euclidean", [False, True])
+def test_other_prototypes_under_the_same_distance(monkeypatch, euclidean):
+    rng = np.random.default_rng(1)
+    first, second, features = rng.standard_normal((4, 6)), rng.standard_normal((3, 6)), rng.standard_normal((9, 6))
+    second[1] = np.nan
+    covariance = None if euclidean else spd(rng, 6)
+    readout, anew = (mpt.NearestClassMean(p, covariance, cov_ridge=0.3) for p in (first, second))
+    readout.predict(features)
+    with monkeypatch.context() as patched:
+        patched.setattr("mpt.core.readout.cholesky_factor", None)
+        other = readout.with_prototypes(second)
+        np.testing.assert_array_equal(other.distances(features), anew.distances(features))
+        np.testing.assert_array_equal(other.predict(features), anew.predict(features))
+    assert other == anew
+    assert copy.deepcopy(other) == anew
+    assert not other.prototypes.flags.writeable
+    for wrong, message in ((second[:, :5], r"shape is \(3, 5\), should be \(any, 6\)"), (second[1:2], "no class has")):
+        with pytest.raises(mpt.StatisticsError, match=message):
+            readout.with_prototypes(wrong)

@@ -39,19 +39,20 @@ class NearestClassMean(Value):
     cov_ridge: float = field(default=DEFAULT_COV_RIDGE, kw_only=True)
 
     def __post_init__(self) -> None:
-        given = check.as_array(self.prototypes, "prototypes")
-        check.check_shape(given, "prototypes", (None, None))
-        prototypes = np.array(given, dtype=np.float64)
-        missing = np.asarray(np.isnan(prototypes).all(axis=1))
-        if missing.all():
-            raise StatisticsError("prototypes: no class has one, at least one row should be finite")
-        check.check_finite(np.where(missing[:, None], 0.0, prototypes), "prototypes")
+        prototypes = _as_prototypes(self.prototypes, None)
         d = prototypes.shape[1]
         covariance = None if self.covariance is None else check.as_symmetric(self.covariance, "covariance", d)
-        object.__setattr__(self, "prototypes", check.read_only(prototypes))
+        object.__setattr__(self, "prototypes", prototypes)
         object.__setattr__(self, "covariance", covariance)
         object.__setattr__(self, "cov_ridge", check.as_ridge(self.cov_ridge, "cov_ridge"))
         _ = self._factor  # a covariance that cannot be factored is refused here, not in the first predict
+
+    def with_prototypes(self, prototypes: ArrayLike) -> NearestClassMean:
+        """The same distance over other prototypes (C, d); the covariance is not factored again."""
+        made = object.__new__(type(self))
+        shared = {"covariance": self.covariance, "cov_ridge": self.cov_ridge, "_factor": self._factor}
+        vars(made).update(shared, prototypes=_as_prototypes(prototypes, self._dim))
+        return made
 
     def predict(self, features: ArrayLike) -> Ints:
         """The class of each row of `features` (N, d), as (N,) int64; ties go to the lower class."""
@@ -130,3 +131,15 @@ class NearestClassMean(Value):
             solved = scipy.linalg.solve_triangular(self._factor, anchors.T, lower=True, trans="T", check_finite=False)
             weight[self._present] = solved.T
         return weight, bias
+
+
+def _as_prototypes(value: ArrayLike, d: int | None) -> Floats:
+    """`value` as read-only float64 prototypes (C, d), of which some, not all, may be missing."""
+    given = check.as_array(value, "prototypes")
+    check.check_shape(given, "prototypes", (None, d))
+    prototypes = np.array(given, dtype=np.float64)
+    missing = np.asarray(np.isnan(prototypes).all(axis=1))
+    if missing.all():
+        raise StatisticsError("prototypes: no class has one, at least one row should be finite")
+    check.check_finite(np.where(missing[:, None], 0.0, prototypes), "prototypes")
+    return check.read_only(prototypes)

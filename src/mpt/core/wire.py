@@ -16,6 +16,7 @@ after its length and checksum are right, and what it holds is then checked like 
 import math
 import struct
 import zlib
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +33,9 @@ _CHECKSUM = struct.Struct("<I")
 _FLOAT32 = 1 << 15
 _LEAST_FLOAT32 = 1e-30
 _MAX_EXPANDED = 1 << 25
+_MOST_KEPT = 1536
+"""Feature dimension up to which the places of a triangle are kept between messages, 28 MB."""
+
 _KINDS = {
     b"S": "ClassStatistics",
     b"X": "CrossStatistics",
@@ -98,7 +102,7 @@ class Writer:
 
     def symmetric(self, matrix: Floats, name: str) -> None:
         """The lower triangle of a symmetric matrix, row by row: d (d + 1) / 2 numbers."""
-        self.reals(np.concatenate([row[: i + 1] for i, row in enumerate(matrix)]), name)
+        self.reals(matrix.take(_packed(len(matrix))[0]), name)
 
     def finish(self) -> bytes:
         """The whole message."""
@@ -172,12 +176,7 @@ class Reader:
 
     def symmetric(self, d: int) -> Floats:
         """A symmetric (d, d) matrix from its lower triangle."""
-        packed = self.reals(d * (d + 1) // 2)
-        matrix, at = np.empty((d, d)), 0
-        for i in range(d):
-            matrix[i, : i + 1] = matrix[: i + 1, i] = packed[at : at + i + 1]
-            at += i + 1
-        return matrix
+        return self.reals(d * (d + 1) // 2).take(_packed(d)[1])
 
     def expanded(self, *shape: int) -> Floats:
         """Zeros to be filled in part from the message, unless a forged header asks for an absurd amount of memory."""
@@ -199,3 +198,16 @@ class Reader:
         part = self._view[self._at : self._at + size]
         self._at += size
         return part
+
+
+def _packed(d: int) -> tuple[Ints, Ints]:
+    """Where the lower triangle of a (d, d) matrix is in it, row by row, and where all its entries are in that."""
+    return _kept_packed(d) if d <= _MOST_KEPT else _kept_packed.__wrapped__(d)
+
+
+@lru_cache(maxsize=4)
+def _kept_packed(d: int) -> tuple[Ints, Ints]:
+    rows, columns = np.tril_indices(d)
+    whole = np.empty((d, d), dtype=np.int64)
+    whole[rows, columns] = whole[columns, rows] = np.arange(len(rows))
+    return rows * d + columns, whole

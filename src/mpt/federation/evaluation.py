@@ -114,6 +114,7 @@ class Seen:
         self.plan, self.number, self.features, self.before = plan, number, features, before
         self.here, self.held_out = here, held_out
         self.exchange = Exchange(_Locals(self), frozenset(leaving))
+        self._nearest: dict[ReadoutName, NearestClassMean] = {}
 
     @cached_property
     def stats(self) -> ClassStatistics:
@@ -134,10 +135,18 @@ class Seen:
         """(d, d): the shared covariance."""
         return self.stats.covariance()
 
+    def nearest(self, name: ReadoutName, prototypes: Floats) -> NearestClassMean:
+        """The readout of that name over prototypes (C, d), of which some may be missing."""
+        if name not in self._nearest:
+            covariance = self.covariance if name != "diagonal" else np.diag(self.covariance.diagonal())
+            shape = None if name == "euclidean" else covariance
+            self._nearest[name] = NearestClassMean(prototypes, shape, cov_ridge=self.plan.cov_ridge)
+        return self._nearest[name].with_prototypes(prototypes)
+
     @cached_property
     def truth(self) -> NearestClassMean:
         """Distances to oracle-train's prototype."""
-        return NearestClassMean(self.reference("train")[None], self.covariance, cov_ridge=self.plan.cov_ridge)
+        return self.nearest("mahalanobis", self.reference("train")[None])
 
     @cached_property
     def span(self) -> Floats:
@@ -174,7 +183,7 @@ class Seen:
         """From there to here; reference classes that nobody has any more do not count."""
         means = self.staying.means
         there = np.isfinite(means[anchor.classes]).all(axis=1)
-        current = NearestClassMean(means[anchor.classes[there]], self.covariance, cov_ridge=self.plan.cov_ridge)
+        current = self.nearest("mahalanobis", means[anchor.classes[there]])
         moved = current.distances(anchor.prototypes[there]).diagonal()
         return Drift(float(moved.mean()), float(self.truth.distances(anchor.rare[None])[0, 0]))
 
@@ -310,7 +319,7 @@ class Judge:
         prototypes = seen.stats.means
         prototypes[self.plan.rare] = outcome
         for name in self.plan.readouts:
-            yield name, make_readout(name, prototypes, seen.covariance, self.plan.cov_ridge)
+            yield name, Cosine(prototypes) if name == "cosine" else seen.nearest(name, prototypes)
 
 
 def readout_cost(name: str, now: Now, channel: Channel) -> Cost:
@@ -323,11 +332,3 @@ def readout_cost(name: str, now: Now, channel: Channel) -> Cost:
     if not any(request.scatter or not scatter for request in channel.asked.values()):
         channel.exchange.channel(cost).report(now.request(scatter=scatter))
     return cost
-
-
-def make_readout(name: ReadoutName, prototypes: Floats, covariance: Floats, cov_ridge: float) -> Readout:
-    """The readout of that name over prototypes (C, d), one of which may be missing."""
-    if name == "cosine":
-        return Cosine(prototypes)
-    shape = {"mahalanobis": covariance, "diagonal": np.diag(covariance.diagonal()), "euclidean": None}[name]
-    return NearestClassMean(prototypes, shape, cov_ridge=cov_ridge)
