@@ -115,6 +115,8 @@ class Folder:
         if found is None:
             self.clear()
             found = Checkpoint(self.key, 0, None, Tables())
+        if seeds:  # whoever reads the folder now must not take it for a finished run of more seeds
+            self._write_manifest(finished=False)
         write_atomically(self.path / "config.toml", self.config.to_toml().encode())
         self._write_manifest(finished=False)
         pillow = require_pillow(Request("samples.png"))

@@ -217,3 +217,12 @@ def test_values_too_large_for_float32_are_refused():
     for wrong in (7, None, "float17", np.int32):
         with pytest.raises(mpt.StatisticsError, match="should be 'float32' or 'float64'"):
             large.to_bytes(wrong)
+
+
+@pytest.mark.parametrize("name", ["full", "everything"])
+def test_large_matrices_have_the_same_bytes(monkeypatch, name):
+    stats = STATISTICS[name]
+    small = stats.to_bytes()
+    monkeypatch.setattr("mpt.core.wire._MOST_KEPT", stats.dim - 1)
+    assert stats.to_bytes() == small
+    assert mpt.ClassStatistics.from_bytes(small) == stats

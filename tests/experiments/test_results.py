@@ -9,6 +9,7 @@ pytest.importorskip("pydantic", reason="the extra sim is not installed")
 pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.experiments.cells import Store
+from mpt.experiments.claims import Claim, Verdict, judged
 from mpt.experiments.exhibits import made
 from mpt.experiments.plans import QUICK, Lab, Wanted
 from mpt.experiments.results import Results
@@ -84,6 +85,27 @@ def test_a_cell_with_fewer_seeds_than_asked_for_is_shown_with_those_and_said(tmp
     table = made("table2", more)
     assert row(table, "MPT")[0].mean == F1["main"]
     assert "stand-in road truck 2% cnn3: 1 of 3 seeds so far; " in " ".join(table.notes)
+
+
+def test_a_claim_that_rests_on_fewer_seeds_agrees_so_far(tmp_path, monkeypatch):
+    first = finish(tmp_path, Wanted())
+    judge = lambda results: Verdict("agrees" if results.of(Wanted()) else "not run", "1")  # noqa: E731
+    monkeypatch.setattr("mpt.experiments.claims.CLAIMS", (Claim("It holds", 1, judge),))
+    assert row(judged(first), "It holds")[1:] == ["agrees", "1"]
+    more = Results(replace(first.lab, seeds=3), first.store)
+    assert row(judged(more), "It holds")[1:] == ["agrees so far", "1; some with fewer than 3 seeds"]
+
+
+def test_a_cell_that_is_being_extended_keeps_the_seeds_it_had(tmp_path):
+    results = finish(tmp_path, Wanted())
+    cell = results.lab.cell(Wanted())
+    folder = results.store.folder(cell)
+    (folder / "manifest.json").write_text(json.dumps({"finished": False}))
+    (folder / "config.toml").write_text(cell.config.model_copy(update={"seeds": 3}).to_toml())
+    assert (results.store.finished(cell), results.store.seeds(cell)) == (False, 1)
+    assert results.of(Wanted()).last("mpt") == {0: F1["main"]}
+    (folder / "metrics.csv").unlink()
+    assert results.store.seeds(cell) == 0
 
 
 def test_its_cell_alone_makes_no_main_cell(tmp_path):

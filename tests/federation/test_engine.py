@@ -1,6 +1,8 @@
 """The whole federation on one machine, small: 8 classes, 4 vehicles, 3 rounds, a departure after the second."""
 
+import gc
 import time
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -124,6 +126,18 @@ def test_a_round_can_be_repeated_from_its_state(dataset):
     fresh, _ = federation.advance(federation.start())
     other, _ = Federation(dataset, federation.plan, torch.device("cpu")).advance(federation.start())
     assert all(torch.equal(v, other.models["held-out"][k]) for k, v in fresh.models["held-out"].items())
+
+
+def test_features_of_a_round_are_gone_with_it(dataset):
+    seen = []
+    federation = Federation(dataset, replace(PLAN, methods=("mpt", "sdc")), torch.device("cpu"), trainer=Spy())
+    federation.record = lambda number, models: seen.extend(weakref.ref(one.features) for one in models.values())
+    gc.disable()
+    try:
+        federation.advance(federation.start())
+        assert [ref() for ref in seen] == [None]
+    finally:
+        gc.enable()
 
 
 def test_samples_are_embedded_once_a_model_and_round(dataset, monkeypatch):

@@ -14,6 +14,7 @@ from mpt.federation.features import Features
 from mpt.federation.metrics import confusion_matrix
 from mpt.federation.plan import Plan
 from mpt.learning import Settings
+from mpt.methods import MethodError
 from mpt.methods.icarl import Cosine
 from mpt.methods.simple import Linear
 from tests.federation.test_engine import PLAN, Spy
@@ -58,7 +59,9 @@ def test_readouts_are_applied_together_as_each_alone(federation, dataset):
     for readout, matrix in zip(readouts, together, strict=True):
         alone = confusion_matrix(readout.predict(features.test), dataset.test.labels, classes)
         np.testing.assert_array_equal(matrix, alone)
-    assert features._linear_confusions([]).shape == (0, classes, classes)
+    short = Linear(features.head[0][1:], features.head[1][1:])
+    with pytest.raises(MethodError, match=f"Linear.to_linear gave {classes - 1} rows, should be {classes}"):
+        features._linear_confusions([readouts[0], short])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")

@@ -34,7 +34,7 @@ _FLOAT32 = 1 << 15
 _LEAST_FLOAT32 = 1e-30
 _MAX_EXPANDED = 1 << 25
 _MOST_KEPT = 1536
-"""Feature dimension up to which the places of a triangle are kept between messages, 28 MB."""
+"""Feature dimension up to which the places of a triangle are kept between messages, for the last two: 28 MB each."""
 
 _KINDS = {
     b"S": "ClassStatistics",
@@ -102,7 +102,10 @@ class Writer:
 
     def symmetric(self, matrix: Floats, name: str) -> None:
         """The lower triangle of a symmetric matrix, row by row: d (d + 1) / 2 numbers."""
-        self.reals(matrix.take(_packed(len(matrix))[0]), name)
+        if len(matrix) <= _MOST_KEPT:
+            self.reals(matrix.take(_places(len(matrix))[0]), name)
+        else:
+            self.reals(np.concatenate([row[: i + 1] for i, row in enumerate(matrix)]), name)
 
     def finish(self) -> bytes:
         """The whole message."""
@@ -176,7 +179,14 @@ class Reader:
 
     def symmetric(self, d: int) -> Floats:
         """A symmetric (d, d) matrix from its lower triangle."""
-        return self.reals(d * (d + 1) // 2).take(_packed(d)[1])
+        packed = self.reals(d * (d + 1) // 2)
+        if d <= _MOST_KEPT:
+            return packed.take(_places(d)[1])
+        matrix, at = np.empty((d, d)), 0
+        for i in range(d):
+            matrix[i, : i + 1] = matrix[: i + 1, i] = packed[at : at + i + 1]
+            at += i + 1
+        return matrix
 
     def expanded(self, *shape: int) -> Floats:
         """Zeros to be filled in part from the message, unless a forged header asks for an absurd amount of memory."""
@@ -200,13 +210,9 @@ class Reader:
         return part
 
 
-def _packed(d: int) -> tuple[Ints, Ints]:
+@lru_cache(maxsize=2)
+def _places(d: int) -> tuple[Ints, Ints]:
     """Where the lower triangle of a (d, d) matrix is in it, row by row, and where all its entries are in that."""
-    return _kept_packed(d) if d <= _MOST_KEPT else _kept_packed.__wrapped__(d)
-
-
-@lru_cache(maxsize=4)
-def _kept_packed(d: int) -> tuple[Ints, Ints]:
     rows, columns = np.tril_indices(d)
     whole = np.empty((d, d), dtype=np.int64)
     whole[rows, columns] = whole[columns, rows] = np.arange(len(rows))

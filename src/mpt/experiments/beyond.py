@@ -71,19 +71,19 @@ def with_further(results: Results, wanted: Sequence[Wanted]) -> list[Wanted]:
 def compared(name: str, outcome: Outcome) -> Compared | None:
     """A cell's comparison over the rounds that all columns share; None where a method was not read out."""
     rounds = outcome.shared(COLUMNS)
-    x, mpt, oracle = (outcome.after(m, rounds=rounds) for m in ("mpt-x", "mpt", "oracle-train"))
-    there = [s for s in x if s in mpt and s in oracle]
+    f1 = {method: outcome.after(method, rounds=rounds) for method in COLUMNS}
+    there = [s for s in f1["mpt-x"] if all(s in mine for mine in f1.values())]
     if not there:
         return None
 
-    def mean(method: str, column: str = "rare_f1") -> float:
+    def mean(method: str, column: str) -> float:
         values = outcome.after(method, column, rounds)
         return float(np.mean([values[s] for s in there]))
 
     return Compared(
         name,
-        {method: mean(method) for method in COLUMNS},
-        paired([x[s] - mpt[s] for s in there]),
+        {method: mean(method, "rare_f1") for method in COLUMNS},
+        paired([f1["mpt-x"][s] - f1["mpt"][s] for s in there]),
         mean("mpt-x", "others_accuracy") - mean("oracle-train", "others_accuracy"),
         tuple((mean(m, "rare_precision"), mean(m, "rare_recall")) for m in ("mpt-x", "mpt", "oracle-train")),
     )

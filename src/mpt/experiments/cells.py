@@ -76,11 +76,16 @@ class Store:
 
     def finished(self, cell: Cell) -> bool:
         """Whether all its seeds are there."""
-        return self.seeds(cell) >= cell.config.seeds
+        return bool(self.manifest(cell).get("finished")) and self._asked(cell) >= cell.config.seeds
 
     def seeds(self, cell: Cell) -> int:
-        """How many are finished."""
-        return self._asked(cell) if self.manifest(cell).get("finished") else 0
+        """How many are finished; of a cell that is being extended, those that were before."""
+        if self.manifest(cell).get("finished"):
+            return self._asked(cell)
+        try:
+            return len({r["seed"] for r in Tables.read(self.folder(cell)).metrics})
+        except (OSError, ValueError, TypeError, KeyError, csv.Error):
+            return 0
 
     def tables(self, cell: Cell) -> Tables | None:
         """What a cell has measured: of as many seeds as are asked for, or of those that are finished; None: of none."""
@@ -143,7 +148,7 @@ class Store:
 
         folder = self.folder(cell)
         folder.mkdir(parents=True, exist_ok=True)
-        done, begun = self.seeds(cell), self._asked(cell)
+        done, begun = bool(self.manifest(cell).get("finished")), self._asked(cell)
         config = cell.config.model_copy(update={"device": device, "seeds": max(cell.config.seeds, begun)})
         with suppress(OSError):
             (folder / "error.txt").unlink()

@@ -334,7 +334,11 @@ def judged(results: Results) -> Table:
     """All claims, judged."""
     rows = []
     for claim in CLAIMS:
+        results.looked.clear()
         verdict = claim.judge(results)
+        if any(outcome.seeds < results.lab.seeds for outcome in results.looked):
+            status: Status = "agrees so far" if verdict.status == "agrees" else verdict.status
+            verdict = Verdict(status, f"{verdict.figures}; some with fewer than {results.lab.seeds} seeds")
         rows.append(Row(claim.text, (Entry(str(claim.line)), Entry(verdict.status), Entry(verdict.figures))))
     labels = "; ".join(source.label for source in results.lab.sources.values())
     warning = " Too small to decide any of them." if results.lab.scale.name == "quick" else ""

@@ -33,6 +33,11 @@ class Outcome:
         """In the order of the file."""
         return tuple(dict.fromkeys(r["method"] for r in self.tables.metrics))
 
+    @property
+    def seeds(self) -> int:
+        """How many there are."""
+        return len({r["seed"] for r in self.tables.metrics})
+
     def curve(self, method: str, column: str = "rare_f1") -> Curve:
         """A figure of a method by round."""
         found = ((r["seed"], r["round"], r.get(column)) for r in self.tables.metrics if r["method"] == method)
@@ -63,16 +68,23 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Results:
-    """All that there is for a reproduction."""
+    """All that there is for a reproduction.
+
+    Attributes:
+        lab: what it is made with.
+        store: the cells.
+        looked: outcomes that were asked for, for who wants to know what a claim rests on.
+    """
 
     lab: Lab
     store: Store
+    looked: list[Outcome] = field(default_factory=list)
     _read: dict[str, Outcome | None] = field(default_factory=dict)
 
     def of(self, wanted: Wanted) -> Outcome | None:
         """A cell's outcome, with the seeds that it has so far; None where it is missing.
 
-        A main one has the rows of `FURTHER` too, where the cell that has them is finished.
+        A main one has the rows of `FURTHER` too, where the cell that has them is there.
         """
         cell = self.lab.cell(wanted)
         if cell is None:
@@ -86,7 +98,9 @@ class Results:
                 if tables is None
                 else Outcome(tables, cell.config.depart_at, cell.config.rounds, self.store.manifest(cell))
             )
-        return self._read[cell.key]
+        outcome = self._read[cell.key]
+        self.looked.extend([outcome] if outcome else [])
+        return outcome
 
     def name(self, wanted: Wanted) -> str:
         """Of a cell, for sentences: never that of the paper's set where a stand-in is used."""

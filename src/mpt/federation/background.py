@@ -33,10 +33,11 @@ class Background:
 
     def submit(self, work: Callable[[], Result]) -> Callable[[], Result]:
         """Begin; calling what comes back waits for the result. All that is queued on the device is done before."""
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
         if self._worker is None:
             result = work()
             return lambda: result
-        torch.cuda.current_stream(self.device).synchronize()
         return self._worker.submit(self._on_a_stream, work).result
 
     def _on_a_stream(self, work: Callable[[], Result]) -> Result:

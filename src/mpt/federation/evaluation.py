@@ -84,18 +84,23 @@ class Row:
 class _Locals(Mapping[int, Local]):
     """What is on each present vehicle, embedded when first looked at."""
 
-    def __init__(self, seen: "Seen") -> None:
-        self.seen = seen
+    def __init__(self, features: Embedding, before: Embedding | None, here: tuple[int, ...]) -> None:
+        self.features, self.before, self.here = features, before, here
 
     def __getitem__(self, vehicle: int) -> Local:
-        seen = self.seen
-        return seen.features.local(vehicle, seen.here, partial(seen.earlier, vehicle), seen.before)
+        return self.features.local(vehicle, self.here, partial(self._earlier, vehicle), self.before)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self.seen.here)
+        return iter(self.here)
 
     def __len__(self) -> int:
-        return len(self.seen.here)
+        return len(self.here)
+
+    def _earlier(self, vehicle: int) -> Floats:
+        """(n, d): of a vehicle's samples, under the departure-time model."""
+        if self.before is None:
+            raise RuntimeError("there has been no departure yet")
+        return self.before.vehicle(vehicle)
 
 
 class Seen:
@@ -113,7 +118,7 @@ class Seen:
     ) -> None:
         self.plan, self.number, self.features, self.before = plan, number, features, before
         self.here, self.held_out = here, held_out
-        self.exchange = Exchange(_Locals(self), frozenset(leaving))
+        self.exchange = Exchange(_Locals(features, before, here), frozenset(leaving))
         self._nearest: dict[ReadoutName, NearestClassMean] = {}
 
     @cached_property
@@ -138,8 +143,8 @@ class Seen:
     def nearest(self, name: ReadoutName, prototypes: Floats) -> NearestClassMean:
         """The readout of that name over prototypes (C, d), of which some may be missing."""
         if name not in self._nearest:
-            covariance = self.covariance if name != "diagonal" else np.diag(self.covariance.diagonal())
-            shape = None if name == "euclidean" else covariance
+            variances = np.diag(self.covariance.diagonal())
+            shape = {"mahalanobis": self.covariance, "diagonal": variances, "euclidean": None}[name]
             self._nearest[name] = NearestClassMean(prototypes, shape, cov_ridge=self.plan.cov_ridge)
         return self._nearest[name].with_prototypes(prototypes)
 
@@ -157,12 +162,6 @@ class Seen:
     def waited(self) -> float:
         """Seconds so far in which the server had nothing to do: vehicles answered, or samples were embedded."""
         return self.exchange.spent + self.features.seconds
-
-    def earlier(self, vehicle: int) -> Floats:
-        """(n, d): of a vehicle's samples, under the departure-time model."""
-        if self.before is None:
-            raise RuntimeError("there has been no departure yet")
-        return self.before.vehicle(vehicle)
 
     def reference(self, which: Literal["test", "train"]) -> Floats:
         """(d,): the rare class's mean over samples that no method may know."""

@@ -13,9 +13,10 @@ from torch import Tensor
 from mpt.core import ClassStatistics, CrossStatistics
 from mpt.core.validation import Floats, Ints
 from mpt.federation.cross_request import CrossRequest
-from mpt.federation.grouped import cross_statistics, statistics
+from mpt.federation.grouped import ENTRIES, cross_statistics, statistics
 from mpt.federation.metrics import confusion_matrix
 from mpt.federation.request import StatisticsRequest
+from mpt.methods import MethodError
 from mpt.methods.protocol import Local, Readout
 
 if TYPE_CHECKING:
@@ -109,7 +110,10 @@ class Features:
         return Local(self.federation.labels[vehicle], partial(self.vehicle, vehicle), earlier, report, cross)
 
     def vehicle(self, vehicle: int) -> Floats:
-        """(n, d): of a vehicle's samples; from a GPU those of all vehicles come together, and are kept."""
+        """(n, d): of a vehicle's samples.
+
+        From a GPU those of all vehicles come together and are kept: who asks first waits for all of them.
+        """
         self.embed_vehicles([vehicle])
         if self.federation.device.type == "cpu":
             return _array(self._vehicles[vehicle])
@@ -167,11 +171,13 @@ class Features:
     def confusions(self, readouts: Sequence[Readout]) -> list[Ints]:
         """(C, C) each: the test samples by label and prediction.
 
-        On a GPU those with `to_linear` are applied there, all in one product.
+        On a GPU those with `to_linear` are applied there, as many in one product as its memory may hold.
         """
         labels, num_classes = self.federation.dataset.test.labels, self.federation.dataset.num_classes
         on_device = [hasattr(r, "to_linear") and self.federation.device.type != "cpu" for r in readouts]
-        linear = iter(self._linear_confusions([r for r, there in zip(readouts, on_device, strict=True) if there]))
+        chosen = [r for r, there in zip(readouts, on_device, strict=True) if there]
+        some = max(1, ENTRIES // (len(labels) * num_classes))
+        linear = (m for at in range(0, len(chosen), some) for m in self._linear_confusions(chosen[at : at + some]))
         return [
             next(linear) if there else confusion_matrix(readout.predict(self.test), labels, num_classes)
             for readout, there in zip(readouts, on_device, strict=True)
@@ -180,9 +186,11 @@ class Features:
     def _linear_confusions(self, readouts: Sequence[Any]) -> "np.ndarray[Any, np.dtype[np.int64]]":
         """(M, C, C), of M readouts with `to_linear`."""
         many, labels, classes = len(readouts), self.federation.test_labels, self.federation.dataset.num_classes
-        if not many:
-            return np.zeros((0, classes, classes), dtype=np.int64)
         weights, biases = zip(*(readout.to_linear() for readout in readouts), strict=True)
+        for readout, weight in zip(readouts, weights, strict=True):
+            if len(weight) != classes:
+                name = type(readout).__name__
+                raise MethodError(f"{name}.to_linear gave {len(weight)} rows, should be {classes}, one a class")
         layer = np.concatenate([np.concatenate(weights), np.concatenate(biases)[:, None]], axis=1)
         there = torch.from_numpy(layer).to(labels.device)
         scores = torch.addmm(there[:, -1], self._test, there[:, :-1].T)
