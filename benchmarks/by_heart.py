@@ -5,9 +5,9 @@
 
 For every recorded round: how often the nearest prototype is right on training and on test samples of the reference
 classes; how far, of the way from the middle of the reference prototypes to its own, a test sample gets on average (1:
-as far as a training sample); the departed prototype's distance from that middle beside the reference prototypes' mean
-one; and the departed class's F1, precision and recall with oracle-train's prototype, beside the reference prototypes
-as they are and beside those of test samples, which nobody has. Distances are whitened, as the readout sees them.
+as far as a training sample); the departed prototype's distance from that middle (oracle-train's) beside the reference
+prototypes' mean one; and the departed class's precision and recall with oracle-train's prototype, and with the test
+samples' own mean. Distances are whitened, as the readout sees them.
 """
 
 import argparse
@@ -30,8 +30,8 @@ def main() -> None:
     rare = json.loads((args.run / "manifest.json").read_text())["rare"]
     record = Record.of(args.run)
     samples = record.samples(args.seed)
-    print("        right on            of the way   from the middle       F1, precision, recall of oracle-train")
-    print("round   training   test     by test      departed  others     as it is                beside test means")
+    print("        right on             of the way   from the middle       precision and recall of")
+    print("round   training   test      by test      departed   others     oracle-train     oracle")
     for path in sorted(record.path.glob(f"{args.seed:04d}-[0-9]*.npz")):
         number = int(path.stem.partition("-")[2])
         seen = record.round(args.seed, number, samples)["held-out"]
@@ -39,8 +39,9 @@ def main() -> None:
         labels = np.concatenate([samples.labels[v] for v in seen.features])
         classes = len(seen.head[1])
         stats = ClassStatistics.from_features(features, labels, classes, watched=(rare,))
-        prototypes, tested = stats.means, ClassStatistics.from_features(seen.test, samples.test_labels, classes).means
-        prototypes[rare] = tested[rare] = seen.rare_mean
+        tested = ClassStatistics.from_features(seen.test, samples.test_labels, classes, scatter=False).means
+        prototypes = stats.means
+        prototypes[rare] = seen.rare_mean
         readout = NearestClassMean(prototypes, stats.covariance())
         others, trained = np.arange(classes) != rare, labels != rare
         right = [
@@ -50,18 +51,19 @@ def main() -> None:
                 (seen.test[samples.test_labels != rare], samples.test_labels[samples.test_labels != rare]),
             )
         ]
-        middle = NearestClassMean(prototypes[others].mean(axis=0)[None], stats.covariance())
+        middle = readout.with_prototypes(prototypes[others].mean(axis=0)[None])
         own, theirs = (middle.distances(rows)[:, 0] for rows in (prototypes[[rare]], prototypes[others]))
         outwards = readout.to_linear()[0][others] - readout.to_linear()[0][others].mean(axis=0)
         ways = [
             np.einsum("cd,cd->c", outwards, (means - prototypes[others].mean(axis=0))[others])
             for means in (tested, prototypes)
         ]
+        with_oracle = np.where(others[:, None], prototypes, tested)
         scores = [
             score(confusion_matrix(r.predict(seen.test), samples.test_labels, classes), rare)
-            for r in (readout, NearestClassMean(tested, stats.covariance()))
+            for r in (readout, readout.with_prototypes(with_oracle))
         ]
-        said = "     ".join(f"{s.rare_f1:.3f} {s.rare_precision:.3f} {s.rare_recall:.3f}" for s in scores)
+        said = "      ".join(f"{s.rare_precision:.3f} {s.rare_recall:.3f}" for s in scores)
         print(
             f"{number:5d} {right[0]:10.3f} {right[1]:8.3f} {float(np.mean(ways[0] / ways[1])):10.2f} "
             f"{own[0]:12.1f} {theirs.mean():8.1f}       {said}"

@@ -285,6 +285,15 @@ def oas(cell: Cell, prototype: Floats) -> tuple[float, float]:
     return cell.judge(mpt.NearestClassMean(prototypes, shrunk, cov_ridge=0.0).predict(cell.test))
 
 
+def by_direction(cell: Cell, prototype: Floats) -> tuple[float, float]:
+    """A prototype read out by the angle, in whitened space, seen from the mean of the reference prototypes."""
+    prototypes, middle = cell.now.means, cell.now.means[cell.deposit.classes].mean(axis=0)
+    prototypes[cell.rare] = prototype
+    ways = whiten(prototypes - middle, cell.factor)
+    ways /= np.linalg.norm(ways, axis=1, keepdims=True)
+    return cell.judge(np.argmax(whiten(cell.test - middle, cell.factor) @ ways.T, axis=1))
+
+
 def tukey(cell: Cell, *, oracle: bool = False) -> tuple[float, float]:
     """MPT-X, or oracle-train, on the square roots of all features, which are not negative."""
     changed = Cell.__new__(Cell)
@@ -324,6 +333,9 @@ TRIED: dict[str, Estimate] = {
     "own covariance in the readout": own_covariance,
     "OAS in the readout": lambda cell: oas(cell, cell.tracked.prototype),
     "oracle-train, OAS in the readout": lambda cell: oas(cell, cell.truth),
+    "read out by direction": lambda cell: by_direction(cell, cell.tracked.prototype),
+    "mpt, read out by direction": lambda cell: by_direction(cell, cell.plain.prototype),
+    "oracle-train, read out by direction": lambda cell: by_direction(cell, cell.truth),
     "Tukey transform": tukey,
     "oracle-train, Tukey transform": lambda cell: tukey(cell, oracle=True),
 }

@@ -58,10 +58,18 @@ def keep(cells: Path, target: Path) -> None:
         for manifest in sorted(cells.glob("*/manifest.json")):
             if '"finished": true' in manifest.read_text(encoding="utf-8"):
                 for name in KEPT:
-                    archive.add(manifest.parent / name, f"{manifest.parent.name}/{name}")
+                    archive.add(manifest.parent / name, f"{manifest.parent.name}/{name}", filter=_anonymous)
     partial = target.with_suffix(".partial")
     partial.write_bytes(written.getvalue())
     partial.replace(target)
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Without owner and time."""
+    member.uid = member.gid = member.mtime = 0
+    member.uname = member.gname = ""
+    member.mode = 0o644
+    return member
 
 
 def main() -> None:
