@@ -121,17 +121,21 @@ def health(path: Path) -> None:
         print(f"| {share:g} | {len(fractions)} | {low:.3f} | {np.mean(fractions):.3f} | {high:.3f} |")
 
 
-def assumptions(folder: Path) -> None:
+def assumptions(folder: Path, per_class: int | None) -> None:
     """By cell and round, and over all of them."""
-    print("| cell | round | noise: departed / fitted | squared error: departed / left out |\n|---|---|---|---|")
+    print("| cell | round | noise: departed / fitted | (1 - p / n)^-2 | squared error: departed / left out |")
+    print("|---|---|---|---|---|")
     found = []
     for path in sorted(folder.glob("*.npz")):
         for number in np.load(path)["rounds"][1:].tolist():
-            found.append(assumed(Cell(path, number, 0, 0)))
-            print(f"| {path.stem} | {number} | {found[-1][0]:.2f} | {found[-1][1]:.2f} |")
+            cell = Cell(path, number, 0, 0)
+            cell.keep(per_class)
+            noise, wrong, fitted = assumed(cell)
+            found.append((noise, max(1 - fitted, 0.01) ** -2, wrong))
+            print(f"| {path.stem} | {number} | " + " | ".join(f"{value:.2f}" for value in found[-1]) + " |")
     low, middle, high = np.quantile(found, [0.1, 0.5, 0.9], axis=0)
     for name, row in (("10%", low), ("median", middle), ("90%", high)):
-        print(f"| all | {name} | {row[0]:.2f} | {row[1]:.2f} |")
+        print(f"| all | {name} | " + " | ".join(f"{value:.2f}" for value in row) + " |")
 
 
 def main() -> None:
@@ -143,7 +147,10 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--per-class", type=int, help="fit maps to so many samples a reference class")
     args = parser.parse_args()
-    shown = {"table": table, "health": health, "assumed": assumptions}.get(args.what)
+    if args.what == "assumed":
+        assumptions(args.folder, args.per_class)
+        return
+    shown = {"table": table, "health": health}.get(args.what)
     if shown is not None:
         shown(args.folder)
         return

@@ -12,6 +12,7 @@ from mpt.core.affine import (
     DEFAULT_MAP_RIDGE,
     DEFAULT_WIDTH,
     affine_map,
+    effective_samples,
     map_ridge,
     nearness,
     residual_noise,
@@ -143,9 +144,9 @@ def by_posterior(cell: Cell, sharpness: float = 0.4) -> Floats:
     return moved
 
 
-def assumed(cell: Cell) -> tuple[float, float]:
+def assumed(cell: Cell) -> tuple[float, float, float]:
     """What Eq. (X5) and (X6) assume of the departed class, measured: its samples' variance about the map over that of
-    the classes that the map was fitted to, and the prediction's squared error over that of classes left out.
+    the classes that the map was fitted to, and the prediction's squared error over that of classes left out; and p / n.
     """
     cross = cell.cross()
     classes = np.flatnonzero(cross.weights)
@@ -153,12 +154,14 @@ def assumed(cell: Cell) -> tuple[float, float]:
     ridge = map_ridge(cross.weights[classes], cross.counts[classes], len(cell.start))
     found = affine_map(cross.earlier_means[classes], cross.means[classes], counted, *cross.within, ridge)
     now = cell.now.covariance()
-    stated = residual_noise(found, cell.deposit.covariance, cell.factor, ridge_floor(now, cell.deposit.cov_ridge))
+    floor = ridge_floor(now, cell.deposit.cov_ridge)
+    stated = residual_noise(found, cell.deposit.covariance, cell.factor, floor, np.inf)
     left = cell.h[cell.all_rare] - found(cell.z[cell.all_rare])
     scattered = float(np.mean(whiten(left - left.mean(axis=0), cell.factor) ** 2))
     elsewhere = float(share @ np.mean(whiten(found.errors, cell.factor) ** 2, axis=1))
     wrong = float(np.mean(whiten(found(cell.start) - cell.truth, cell.factor) ** 2))
-    return _ELSEWHERE * scattered / stated, wrong / elsewhere
+    fitted = effective_samples(cross.weights[classes], cross.counts[classes])
+    return _ELSEWHERE * scattered / stated, wrong / elsewhere, found.parameters / fitted
 
 
 def ldc_all(cell: Cell) -> Floats:

@@ -147,13 +147,33 @@ def test_the_noise_is_the_variance_of_the_maps_residuals_or_somewhat_more():
     regular = regularize(now.covariance(), 0.1)
     expected = np.trace(np.linalg.inv(regular) @ scatter) / (240 - 6) / 9
     factor, before = np.linalg.cholesky(regular), WORLD.stats().covariance()
-    noise = residual_noise(found, before, factor, ridge_floor(now.covariance(), 0.1))
+    noise = residual_noise(found, before, factor, ridge_floor(now.covariance(), 0.1), 240.0)
     assert expected < noise / 1.6 < 2 * expected
     whole = np.linalg.inv(regular) @ (now.covariance() - found.matrix.T @ before @ found.matrix)
     assert noise == pytest.approx(1.6 * np.trace(whole) / 9)
     nothing = found._replace(matrix=np.zeros((9, 9)))
     most = np.trace(np.linalg.inv(regular) @ now.covariance()) / 9
-    assert residual_noise(nothing, before, factor, ridge_floor(now.covariance(), 0.1)) == pytest.approx(most)
+    assert residual_noise(nothing, before, factor, ridge_floor(now.covariance(), 0.1), 240.0) == pytest.approx(most)
+
+
+def test_with_few_samples_the_noise_counts_what_the_map_follows():
+    after = bent(WORLD.features)
+    cross = cross_of(WORLD, after, np.where(np.arange(7) == RARE, 0.0, 1.0))
+    now, before = WORLD.stats(after).covariance(), WORLD.stats().covariance()
+    factor, floor = np.linalg.cholesky(regularize(now, 0.1)), ridge_floor(now, 0.1)
+    found = fitted(cross, 0.003)
+    centred = WORLD.features[WORLD.labels != RARE]
+    centred = centred - centred.mean(axis=0)
+    gram = centred.T @ centred
+    ridge = 0.003 * np.trace(gram) / 9
+    p = np.trace(gram @ np.linalg.inv(gram + ridge * np.eye(9)))
+    assert found.parameters == pytest.approx(p)
+    noises = [residual_noise(found, before, factor, floor, n) for n in (np.inf, 240.0, 4 * p, 2 * p, p, p / 2)]
+    assert noises[0] == noises[1]
+    whole = np.trace(np.linalg.inv(regularize(now, 0.1)) @ now) / 9
+    assert noises[2] == pytest.approx(min(noises[0] / 1.6 * 16 / 9, whole))
+    assert noises[3] == pytest.approx(min(noises[0] / 1.6 * 4, whole))
+    assert noises[4] == noises[5] == pytest.approx(whole)
 
 
 def tracked(after, remaining, *, cross=None, weights=None, world=WORLD):

@@ -25,7 +25,7 @@ _LEAST_NOISE = 0.02
 """Of the whole variance, Eq. (X5)."""
 
 _ELSEWHERE = 1.6
-"""How much further samples of a class that the map was not fitted to scatter about it, Eq. (X5)."""
+"""How much further samples of a class that the map was not fitted to scatter about it, at least, Eq. (X5)."""
 
 _CARRIED = 1 / 6
 """What the map gets wrong on the departed class, of what it gets wrong on reference classes left out, Eq. (X6)."""
@@ -58,22 +58,29 @@ class AffineMap(NamedTuple):
         centre: (d,), h's.
         matrix: A (d, d) of Eq. (X2).
         errors: (K, d), of Eq. (X3): each reference class's mean of h less what the map would say without that class.
+        parameters: p = tr(G (G + lambda I)^-1), how many of its d coefficients an output has the samples to fit.
     """
 
     earlier_centre: Floats
     centre: Floats
     matrix: Floats
     errors: Floats
+    parameters: float
 
     def __call__(self, rows: Floats) -> Floats:
         """The map applied to a vector (d,) or to rows (N, d) of the reference model's space."""
         return self.centre + dot(rows - self.earlier_centre, self.matrix)
 
 
-def map_ridge(weights: Floats, counts: Floats | Ints, d: int, ridge: float = DEFAULT_MAP_RIDGE) -> float:
-    """The relative ridge of Eq. (X2): c d / n, n = (sum a n_k)^2 / sum a^2 n_k as many samples as the weights leave."""
+def effective_samples(weights: Floats, counts: Floats | Ints) -> float:
+    """n = (sum a n_k)^2 / sum a^2 n_k, as many samples as the weights leave."""
     counted = weights * counts
-    return float(ridge * d * np.sum(weights * counted) / np.sum(counted) ** 2)
+    return float(np.sum(counted) ** 2 / np.sum(weights * counted))
+
+
+def map_ridge(weights: Floats, counts: Floats | Ints, d: int, ridge: float = DEFAULT_MAP_RIDGE) -> float:
+    """The relative ridge of Eq. (X2): c d / n."""
+    return ridge * d / effective_samples(weights, counts)
 
 
 def affine_map(
@@ -113,7 +120,7 @@ def affine_map(
     whole = (whole + whole.T) / 2
     size = float(np.trace(whole)) / len(whole)
     if size <= 0:
-        return AffineMap(earlier_centre, centre, np.eye(len(whole)), dh - dz)
+        return AffineMap(earlier_centre, centre, np.eye(len(whole)), dh - dz, 0.0)
     moved = within_cross + dot(weighted.T, dh)
     rho = max(float(np.trace(moved)) / float(np.trace(whole)), 0.0) if towards is None else towards
     moved -= rho * whole
@@ -124,7 +131,9 @@ def affine_map(
     solved = scipy.linalg.cho_solve((factor, True), dz.T, check_finite=False)
     leverage = share + counted * np.sum(dz * solved.T, axis=1)
     errors = (dh - dot(dz, matrix)) / np.maximum(1 - leverage, 1e-6)[:, None]
-    return AffineMap(earlier_centre, centre, matrix, errors)
+    inverse = scipy.linalg.lapack.dtrtri(factor, lower=1)[0]
+    parameters = len(whole) - ridge * size * float(np.sum(inverse**2))
+    return AffineMap(earlier_centre, centre, matrix, errors, parameters)
 
 
 def corrected_mean(mapped: AffineMap, prototype: Floats, earlier_mean: Floats, mean: Floats) -> Floats:
@@ -136,27 +145,32 @@ def corrected_mean(mapped: AffineMap, prototype: Floats, earlier_mean: Floats, m
     return np.asarray(mean + dot(prototype - earlier_mean, mapped.matrix))
 
 
-def residual_noise(mapped: AffineMap, earlier: Floats, factor: Floats, floor: float) -> float:
+def residual_noise(mapped: AffineMap, earlier: Floats, factor: Floats, floor: float, samples: float) -> float:
     r"""Eq. (X5): sigma^2, the variance per sample and whitened dimension of h - map(z) within a class.
 
-        sigma^2 = 1.6 tr(S~_t^-1 (S_t - A^T S_z A)) / d,
+        sigma^2 = f tr(S~_t^-1 (S_t - A^T S_z A)) / d,   f = max(1.6, (1 - p / n)^-2),
 
     what of the variance of h that of map(z) does not account for, at least a fiftieth of all of it and at most all.
-    The factor is for a class that the map was not fitted to: 0.9 to 1.8 on tuning classes, `docs/beyond-the-paper.md`.
-    Where the map leaves nothing unexplained, prediction and measurement agree, and the floor changes nothing.
+    f is for a class that the map was not fitted to, whose samples scatter further about it: on tuning classes 0.9 to
+    1.8 times as far where p is a seventh of n, and the further the fewer samples the map has to follow; the second term
+    is generalized cross-validation's (`docs/beyond-the-paper.md`). Where the map leaves nothing unexplained, prediction
+    and measurement agree, and the floor changes nothing.
 
     Args:
         mapped: the map.
         earlier: S_z (d, d), of z within the same classes as S_t.
         factor: L (d, d), the lower Cholesky factor of S~_t = S_t + floor I.
         floor: as `ridge_floor` gives it.
+        samples: n, those that the map was fitted to, as `effective_samples` counts them.
     """
     d = len(factor)
     inverse = scipy.linalg.lapack.dtrtri(factor, lower=1)[0]
     total = 1 - floor * float(np.sum(inverse**2)) / d
     carried = whiten(mapped.matrix, factor)
     explained = float(np.sum(carried * dot(earlier, carried))) / d
-    return min(_ELSEWHERE * max(total - explained, _LEAST_NOISE * total), total)
+    unexplained = max(total - explained, _LEAST_NOISE * total)
+    free = 1 - mapped.parameters / samples
+    return min(max(_ELSEWHERE, free**-2) * unexplained, total) if free > 0 else total
 
 
 def trust(gap: Floats, noise: float, samples: int, prior: float) -> float:

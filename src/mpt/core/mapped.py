@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpt.core.affine import affine_map, corrected_mean, map_ridge, nearness, residual_noise, trust
+from mpt.core.affine import affine_map, corrected_mean, effective_samples, map_ridge, nearness, residual_noise, trust
 from mpt.core.cross import CrossStatistics
 from mpt.core.departure import Deposit
 from mpt.core.equations import ridge_floor
@@ -73,7 +73,8 @@ def mapped(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics, pro
     at_departure = deposit.covariance if deposit.anchor is None else None
     earlier = within / float(counted.sum()) if at_departure is None else at_departure
     floor = ridge_floor(stats.covariance(), deposit.cov_ridge)
-    noise = residual_noise(found, earlier, factor, floor) if stats.covariance().any() else 0.0
+    fitted = effective_samples(cross.weights[classes], cross.counts[classes])
+    noise = residual_noise(found, earlier, factor, floor, fitted) if stats.covariance().any() else 0.0
     measured = predicted
     if samples:
         measured = corrected_mean(found, start, earlier_means[deposit.departed], means[deposit.departed])
