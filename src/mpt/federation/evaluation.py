@@ -116,7 +116,7 @@ class Seen:
         leaving: tuple[int, ...],
         held_out: tuple[int, ...],
     ) -> None:
-        self.plan, self.number, self.features, self.before = plan, number, features, before
+        self.plan, self.number, self.features = plan, number, features
         self.here, self.held_out = here, held_out
         self.exchange = Exchange(_Locals(features, before, here), frozenset(leaving))
         self._nearest: dict[ReadoutName, NearestClassMean] = {}

@@ -32,10 +32,10 @@ WORTH_COMPILING = 10_000
 def fast_trainer(model: Classifier, settings: Settings, precision: Precision = "auto", steps: int = 0) -> Trainer:
     """The fastest trainer for a model where it is.
 
-    On a GPU: all vehicles side by side for cnn3 (needs Triton, which comes with torch's CUDA builds), else one after
-    the other by replaying a captured step. On a CPU: in channels-last, several vehicles at once where the model draws
-    no random numbers, else one after the other. `precision` concerns GPUs; "auto" is bfloat16
-    with float32 parameters and sums. `steps` is about how many batches there will be: many are worth compiling for.
+    On a GPU: all vehicles side by side for cnn3 (needs Triton, which comes with torch's CUDA builds), else some at a
+    time by replaying a captured step each. On a CPU: in channels-last, several vehicles at once where the model draws
+    no random numbers, else one after the other. `precision` concerns GPUs; "auto" is bfloat16 with float32 parameters
+    and sums. `steps` is about how many batches there will be: many are worth compiling for.
     """
     if model.head.weight.device.type != "cuda":
         return train_side_by_side if can_be_graphed(model) else train_channels_last
