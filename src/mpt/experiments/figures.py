@@ -168,12 +168,12 @@ def fig2d(results: Results) -> Figure:
     """The loss by class and fraction."""
     found, fractions = losses(results), results.lab.scale.fractions
     groups = tuple((name, tuple(some.get(f) for f in fractions)) for name, some in found.items())
-    series = tuple(f"{100 * f:g}% remain" for f in fractions)
-    label = "mean decrease of F1, %"
+    series = tuple(f"{100 * f:g}%" for f in fractions)
+    label = "mean decrease of F1, %, by remaining fraction"
     some = any(v is not None for _, values in groups for v in values)
     bars = Bars("fig2d", label, groups, series) if some else None
     rows = tuple(Row(name, tuple(Entry(None if v is None else f"{v:.1f}") for v in values)) for name, values in groups)
-    columns = tuple(("", s) for s in series)
+    columns = tuple(("", f"{s} remain") for s in series)
     title = "Figure 2 (d): loss of F1 by class and remaining fraction, per cent"
     return Figure("fig2d", title, (Panel("fig2d", "", bars),), Table("fig2d", title, "rare class", columns, rows))
 

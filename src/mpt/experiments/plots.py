@@ -153,26 +153,32 @@ class Bars:
         return f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
 
     def draw(self, width: float, height: float) -> str:
-        """One SVG."""
+        """One SVG; names that are too long for their places are slanted."""
         values = [v for _, some in self.groups for v in some if v is not None]
-        frame = Frame(width, height, 44, width - 12, 60, height - 48, 1, tuple(ticks(max([*values, 1.0]))))
-        parts = [frame.axes([], "rare class", self.y_label)]
-        slot = (frame.right - frame.left) / max(len(self.groups), 1)
+        left, right = 44.0, width - 12
+        slot = (right - left) / max(len(self.groups), 1)
+        longest = max((width_of(shortened(name, 14)) for name, _ in self.groups), default=0.0)
+        slanted = longest > slot + 8
+        bottom = height - 48 - (0.65 * longest - 10 if slanted else 0)
+        frame = Frame(width, height, left, right, 60, bottom, 1, tuple(ticks(max([*values, 1.0]))))
+        parts = [frame.axes([], "", self.y_label), text(right, height - 12, "rare class", "tick", "end")]
         bar = 0.8 * slot / len(self.series)
         for i, (name, some) in enumerate(self.groups):
-            left = frame.left + i * slot + 0.1 * slot
+            first = left + (i + 0.1) * slot
             for j, value in enumerate(some):
                 if value is not None:
                     top = frame.y(max(value, 0))
-                    about = f"{name}, {self.series[j]}: {value:.1f}"
+                    about = f"{name} at {self.series[j]}: {value:.1f}"
                     parts.append(
-                        f'<rect x="{n(left + j * bar)}" y="{n(top)}" width="{n(bar - 1)}" '
+                        f'<rect x="{n(first + j * bar)}" y="{n(top)}" width="{n(bar - 1)}" '
                         f'height="{n(frame.bottom - top)}" fill="{_shade(j, len(self.series))}">'
                         f"<title>{esc(about)}</title></rect>"
                     )
-            most = max(3, int(slot / 7.3))
-            parts.append(text(left + 0.4 * slot, frame.bottom + 18, shortened(name, most), "tick", "middle"))
-        x = frame.left
+            middle, below = first + 0.4 * slot, bottom + (14 if slanted else 18)
+            label = text(middle, below, shortened(name, 14), "tick", "end" if slanted else "middle")
+            turned = f'<g transform="rotate(-40 {n(middle)} {n(below)})">{label}</g>'
+            parts.append(turned if slanted else label)
+        x = left
         for j, name in enumerate(self.series):
             parts.append(
                 f'<rect x="{n(x)}" y="{n(frame.top - 20)}" width="10" height="10" '
