@@ -33,6 +33,15 @@ def test_a_request_travels_and_is_answered(request_):
     assert (stats.scatter is None) == (expected.scatter is None)
 
 
+def test_answers_are_float64_where_float32_would_lose_the_covariance():
+    request_ = StatisticsRequest(7, 4)
+    near, far = request_.answer(FEATURES, LABELS), request_.answer(FEATURES + 1000, LABELS)
+    expected = mpt.ClassStatistics.from_features(FEATURES, LABELS, 4).covariance()
+    np.testing.assert_allclose(request_.read(far).covariance(), expected, atol=1e-8)
+    reals = 4 * 6 + 4 + 6 * 7 // 2
+    assert len(far) - len(near) == 4 * reals
+
+
 def test_answers_to_another_request_are_refused():
     asked = REQUESTS[4]
     other = StatisticsRequest(7, 4, (3,), span=SPAN + 1, origin=ORIGIN)

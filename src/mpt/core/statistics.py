@@ -22,6 +22,8 @@ from mpt.core.wire import Reader, WireType, Writer
 _KIND = b"S"
 _SCATTER, _SPAN, _ORIGIN, _DIGEST = 1, 2, 4, 8
 _DIGEST_SIZE = 8
+_LEAST_WITHIN = 1e-4
+"""Of the scatter: where less is within classes, float32 loses much of the covariance."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -317,17 +319,27 @@ class ClassStatistics(ClassSums):
         reader.finish()
         return cls(counts, sums, squares, scatter, watched, span_rows, centre)
 
-    def _warn_of_cancellation(self) -> None:
-        """Where the scatter is mostly that of the means, little of the covariance survives float32."""
+    @property
+    def wire_type(self) -> WireType:
+        """The dtype for `to_bytes` that keeps the covariance: float64 where nearly all of the scatter is the means'."""
+        return "float64" if self._within_share < _LEAST_WITHIN else "float32"
+
+    @property
+    def _within_share(self) -> float:
+        """How much of the scatter is within classes, 1 where that cannot be told."""
         if self.scatter is None:
-            return
+            return 1.0
         pooled = self.reference_classes
         counts, whole = self.counts[pooled], float(np.trace(self.scatter))
         within = whole - float(np.sum(np.sum(self.sums[pooled] ** 2, axis=1) / counts))
-        if int(counts.sum()) > len(pooled) and rounding_level(int(counts.sum())) * whole < within < 1e-4 * whole:
+        samples = int(counts.sum())
+        return within / whole if samples > len(pooled) and within > rounding_level(samples) * whole else 1.0
+
+    def _warn_of_cancellation(self) -> None:
+        if self.wire_type == "float64":
             warnings.warn(
-                f"to_bytes: only {within / whole:.0e} of the scatter is within classes, so float32 loses much of the "
-                "covariance; make the statistics with an origin near the features, such as the last overall_mean",
+                f"to_bytes: only {self._within_share:.0e} of the scatter is within classes, so float32 loses much of "
+                "the covariance; make the statistics with an origin near the features, such as the last overall_mean",
                 stacklevel=3,
             )
 

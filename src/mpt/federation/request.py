@@ -59,7 +59,7 @@ class StatisticsRequest(Value):
             object.__setattr__(self, name, value)
 
     def answer(self, features: ArrayLike, labels: ArrayLike) -> bytes:
-        """On a vehicle: the statistics of its samples, as float32 bytes without span and origin."""
+        """On a vehicle: the statistics of its samples as bytes, without span and origin."""
         stats = ClassStatistics.from_features(
             unit(np.asarray(features, dtype=np.float64)) if self.unit else features,
             labels,
@@ -72,8 +72,8 @@ class StatisticsRequest(Value):
         return self.send(stats)
 
     def send(self, stats: ClassStatistics) -> bytes:
-        """On a vehicle: its statistics as float32 bytes, without what the server has sent along."""
-        return stats.to_bytes("float32", frame=False)
+        """On a vehicle: its statistics as bytes, float32 where that will do, without what the server has sent along."""
+        return stats.to_bytes(stats.wire_type, frame=False)
 
     def read(self, answer: bytes) -> ClassStatistics:
         """On the server: what a vehicle answered; refuses what was made for another span or origin."""
