@@ -1,12 +1,14 @@
 """The fast engine against the reference loop, on a GPU and at the paper's scale.
 
     python benchmarks/real_images.py pack FOLDER PACKED     # once: FOLDER/NAME-{train,test}.parquet
-    python benchmarks/engine.py PACKED [--only whole grid backbones methods kernels precision profile] [--out OUT]
+    python benchmarks/engine.py PACKED [--only whole grid backbones others methods kernels precision profile]
 
 - whole: cifar10, truck, 2%: one training of 100 rounds, every training-free method read out in every round, CCVR and
   LDC in every tenth; against rounds of the reference loop, timed in the same call.
 - grid: four fractions by three seeds of it, advanced together.
 - backbones: rounds of ResNet-18 on cars-bodytype at 64 x 64, fast against reference.
+- others: ResNet-18, MobileNetV3 and ViT-Tiny on cifar10: the first round, which compiles and captures, a later one, and
+  the kernels that take longest in it.
 - methods: runs with one method each, read out in every round: what it adds to a training whose rounds nobody reads.
 - kernels: those of one training step, with the least bytes they must move and the operations they must do, against
   this card's copy rate and bfloat16 matrix rate, measured in the same call.
@@ -51,6 +53,17 @@ def timed(what: Callable[[], object]) -> float:
     if DEVICE == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter() - start
+
+
+def microseconds(what: Callable[[], object]) -> dict[str, list[float]]:
+    """By kernel, of each time that the device ran it."""
+    spent: dict[str, list[float]] = {}
+    if DEVICE == "cuda":
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+            timed(what)
+        for event in profiler.events():
+            spent.setdefault(event.name, []).append(event.device_time)
+    return spent
 
 
 def plan_for(dataset: Dataset, rounds: int, *, remaining: float = 0.02, seed: int = 0) -> Plan:
@@ -128,6 +141,27 @@ def backbones(folder: Path) -> list[list[object]]:
     return rows
 
 
+def others(dataset: Dataset) -> list[list[object]]:
+    """Table 3's backbones: how long a round of one training takes, and on what."""
+    rows: list[list[object]] = []
+    for backbone in ("resnet18", "mobilenetv3", "vit-tiny"):
+        federation = Federation(dataset, replace(plan_for(dataset, 100), backbone=backbone), torch.device(DEVICE))
+        jobs = list(federation.jobs(federation.start()).values())
+        train = partial(federation.train, federation.model, jobs)
+        first, _, later = timed(train), timed(train), timed(train)
+        spent = {name: sum(times) / 1e6 for name, times in microseconds(train).items()}
+        longest = sorted(spent.items(), key=lambda item: -item[1])[:8]
+        images = federation.plan.settings.epochs * sum(len(v.labels) for v in jobs[0].vehicles.values())
+        rows += [
+            [f"others: {backbone}, the first round", first, "s"],
+            [f"others: {backbone}, a later round", later, "s"],
+            [f"others: {backbone}, images", images / later, "a second"],
+            [f"others: {backbone}, its kernels, {len(spent)} kinds, side by side", sum(spent.values()), "s"],
+            *([f"others: {backbone}: {name[:56]}", seconds, "s"] for name, seconds in longest),
+        ]
+    return rows
+
+
 def methods(dataset: Dataset, rounds: int) -> list[list[object]]:
     """What a method adds to a round, beside training as the engine does it, and with nothing beside it."""
     rows: list[list[object]] = []
@@ -159,11 +193,7 @@ def kernels(dataset: Dataset) -> list[list[object]]:
     federation = Federation(dataset, plan_for(dataset, 3), torch.device(DEVICE))
     jobs = list(federation.jobs(federation.start()).values())
     federation.train(federation.model, jobs)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
-        timed(lambda: federation.train(federation.model, jobs))
-    spent: dict[str, list[float]] = {}
-    for event in profiler.events():
-        spent.setdefault(event.name, []).append(event.device_time)
+    spent = microseconds(lambda: federation.train(federation.model, jobs))
     steps = len(spent["descend"])
     bandwidth, rate = ceilings()
     size = dataset.image_shape[0]
@@ -249,6 +279,7 @@ def main() -> None:
             "whole": lambda: whole(cifar, args.rounds),
             "grid": lambda: grid(cifar, args.rounds),
             "backbones": lambda: backbones(args.folder),
+            "others": lambda: others(cifar),
             "methods": lambda: methods(cifar, args.rounds),
             "kernels": lambda: kernels(cifar),
             "precision": lambda: precision(cifar),
