@@ -43,6 +43,12 @@ class Refuse:
 sys.meta_path.insert(0, Refuse())
 import runpy
 runpy.run_path("examples/core_tour.py", run_name="__main__")
+import mpt
+assert not hasattr(mpt, "simulate")
+try:
+    mpt.RunConfig
+except AttributeError as error:
+    assert "pip install 'mpt-fl[sim]'" in str(error)
 """
     assert "oracle-train" in run(sys.executable, "-c", code)
 

@@ -60,7 +60,10 @@ _LAZY = {"RunConfig": "mpt.config", "simulate": "mpt.simulation"}
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name]), name)
+    try:
+        return getattr(import_module(_LAZY[name]), name)
+    except ImportError as error:
+        raise AttributeError(f"mpt.{name}: {error}; pip install 'mpt-fl[sim]' brings what it needs") from error
 
 
 def __dir__() -> list[str]:

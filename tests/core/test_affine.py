@@ -320,7 +320,10 @@ def test_health_by_hand():
     assert expected_error(0.0, 1.0, 0, 0.25, np.zeros(16)) == 2.0
     assert expected_error(1.0, 4.0, 4, 0.25, np.zeros(9)) == 3.0
     assert expected_error(0.0, 1.0, 4, 0.25, np.full(4, 3.0)) == pytest.approx(2 * np.sqrt(7.5))
+    assert expected_error(1.0, 4.0, 4, 0.25, np.zeros(9), 3.0) == 6.0
+    assert expected_error(0.0, 1.0, 0, 0.25, np.zeros(16), 0.75) == 4.0
     assert [verdict(e, 4.0) for e in (1.7, 3.0, 3.5)] == ["good", "degraded", "lost"]
+    assert verdict(0.0, 0.0) == "lost"
     factor = np.linalg.cholesky(np.array([[4.0, 0.0], [0.0, 9.0]]))
     np.testing.assert_allclose(whiten(np.array([2.0, 3.0]), factor), [1, 1])
 
@@ -328,7 +331,7 @@ def test_health_by_hand():
 def test_reference_classes_left_out_are_reconstructed_as_departed_ones():
     """Against a deposit and a reconstruction of each class by itself; with growth 1 that is MPT-lite's, unscaled."""
     before, now = WORLD.stats().means[REFERENCE], WORLD.stats(bent(WORLD.features)).means[REFERENCE]
-    errors = left_out_errors(before, now, 0.1, 1.0)
+    within, beyond = left_out_errors(before, now, 0.1, 1.0)
     for k in range(len(REFERENCE)):
         others = np.delete(np.arange(len(REFERENCE)), k)
         tiny = np.concatenate([before, before]), np.tile(np.arange(len(REFERENCE)), 2)
@@ -336,15 +339,55 @@ def test_reference_classes_left_out_are_reconstructed_as_departed_ones():
         in_span = deposit.weights @ now[others]
         basis = np.linalg.qr(now[others].T)[0]
         stored = deposit.residual - basis @ (basis.T @ deposit.residual)
-        np.testing.assert_allclose(errors[k], now[k] - in_span - stored, atol=1e-8)
+        np.testing.assert_allclose((within + beyond)[k], now[k] - in_span - stored, atol=1e-8)
+        np.testing.assert_allclose(basis.T @ beyond[k], 0, atol=1e-8)
+        np.testing.assert_allclose(basis @ (basis.T @ within[k]), within[k], atol=1e-8)
 
 
 def test_without_samples_mpt_expects_what_it_gets_wrong_on_reference_classes():
     now = WORLD.without_rare().stats(bent(WORLD.without_rare().features))
     rec = mpt.reconstruct(mpt.deposit(WORLD.stats(), RARE), now)
-    errors = left_out_errors(WORLD.stats().means[REFERENCE], now.means[REFERENCE], 0.1, rec.growth)
+    within, beyond = left_out_errors(WORLD.stats().means[REFERENCE], now.means[REFERENCE], 0.1, rec.growth)
     inverse = np.linalg.inv(regularize(now.covariance(), 0.1))
-    assert rec.expected_error == pytest.approx(np.sqrt(np.mean([e @ inverse @ e for e in errors]) / 2))
+    squared = [e @ inverse @ e for e in np.concatenate([within, beyond])]
+    assert rec.expected_error == pytest.approx(np.sqrt(np.mean(squared)))
     assert rec.verdict in ("good", "degraded", "lost")
     lite = mpt.reconstruct(mpt.deposit(WORLD.stats(), RARE), now, variant="lite")
     assert lite.expected_error > 0
+
+
+def test_however_many_samples_what_mpt_misses_within_the_span_stays():
+    now = WORLD.stats(bent(WORLD.features))
+    within, _ = left_out_errors(WORLD.stats().means[REFERENCE], now.means[REFERENCE], 0.1, 1.0)
+    many = dataclasses.replace(
+        now, counts=now.counts * 10**6, sums=now.sums * 10**6, squares=now.squares * 10**6, scatter=now.scatter * 10**6
+    )
+    inverse = np.linalg.inv(regularize(many.covariance(), 0.1))
+    rec = mpt.reconstruct(mpt.deposit(WORLD.stats(), RARE), many)
+    assert rec.alpha > 0.99
+    assert rec.expected_error == pytest.approx(np.sqrt(np.mean([e @ inverse @ e for e in within]) / 2), rel=0.01)
+
+
+@pytest.mark.parametrize("variant", ["mpt", "lite"])
+def test_where_there_is_no_noise_health_does_not_depend_on_the_unit(variant):
+    def health(unit):
+        features = np.eye(5, 7)[np.repeat(np.arange(5), 4)] * unit
+        before = mpt.ClassStatistics.from_features(features, np.repeat(np.arange(5), 4), 5, watched=[0])
+        now = mpt.ClassStatistics.from_features(features[::-1].cumsum(1), np.repeat(np.arange(5), 4), 5, watched=[0])
+        rec = mpt.reconstruct(mpt.deposit(before, 0), now, variant=variant)
+        return rec.verdict, rec.expected_error / unit
+
+    (verdict_, error), (other, scaled) = health(1.0), health(1000.0)
+    assert verdict_ == other
+    assert scaled == pytest.approx(error)
+
+
+def test_one_reference_class_says_nothing_about_the_error():
+    two = WORLD.labels < 2
+    stats = mpt.ClassStatistics.from_features(WORLD.features[two], WORLD.labels[two], 2, watched=[0])
+    deposit = mpt.deposit(stats, 0)
+    cross = mpt.CrossStatistics.from_features(
+        WORLD.features[two], WORLD.features[two], WORLD.labels[two], 2, weights=mpt.class_weights(deposit, 2)
+    )
+    rec = mpt.reconstruct(deposit, stats, variant="cross", cross=cross)
+    assert (rec.expected_error, rec.verdict) == (None, None)

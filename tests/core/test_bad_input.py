@@ -211,6 +211,27 @@ CASES = {
     ),
     "a negative covariance": (lambda: mpt.NearestClassMean(np.eye(2), -np.eye(2)), "not positive definite"),
     "nothing to merge": (lambda: mpt.ClassStatistics.merge([]), "merge: no reports, should be at least one"),
+    "bytes to merge": (lambda: mpt.ClassStatistics.merge([STATS, b"x"]), "merge: bytes, should be ClassStatistics"),
+    "bytes first": (
+        lambda: mpt.ClassStatistics.merge([b"x"]),
+        "merge: bytes, should be ClassStatistics, which from_bytes",
+    ),
+    "other reports to merge": (
+        lambda: mpt.CrossStatistics.merge([STATS]),
+        "ClassStatistics, should be CrossStatistics",
+    ),
+    "weights of no deposit": (lambda: mpt.class_weights(None, 3), "deposit: NoneType, should be a Deposit"),
+    "a scatter of other samples": (
+        lambda: mpt.ClassStatistics([9, 9], [[9.0, 0], [0, 9.0]], [9.0, 9.0], np.eye(2)).covariance(),
+        "scatter: less than what the sums account for",
+    ),
+    "rows that sum to one, without a ridge": (
+        lambda: [
+            mpt.NearestClassMean(np.eye(3), np.cov(np.random.default_rng(s).dirichlet(np.ones(3), 60).T), cov_ridge=0)
+            for s in range(20)
+        ][20:],
+        "covariance: not positive definite",
+    ),
     "a negative cov_ridge": (lambda: mpt.NearestClassMean(np.eye(2), cov_ridge=-1), "cov_ridge: -1.0"),
     "one feature to predict": (
         lambda: READOUT.predict(X[0]),

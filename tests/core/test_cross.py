@@ -138,3 +138,15 @@ def test_damaged_and_foreign_bytes_are_refused():
     for bad in (message[:-1], message[:50] + b"\x01" + message[51:], WORLD.stats().to_bytes(), b""):
         with pytest.raises(mpt.StatisticsError, match="CrossStatistics bytes"):
             mpt.CrossStatistics.from_bytes(bad)
+
+
+@pytest.mark.parametrize(("halves", "offset"), [(True, 10), (False, 1000)])
+def test_far_from_zero_the_wire_wants_origins_and_says_so(halves, offset):
+    far = make_world(offset=offset)
+    after = moved(far)
+    labels, origins = (far.labels, 6), {"origin": after.mean(axis=0), "earlier_origin": far.features.mean(axis=0)}
+    bare = mpt.CrossStatistics.from_features(far.features, after, *labels)
+    with pytest.warns(UserWarning, match="origin and earlier_origin near the features"):
+        bare.to_bytes("float32", halves=halves)
+    bare.to_bytes()
+    mpt.CrossStatistics.from_features(far.features, after, *labels, **origins).to_bytes("float32", halves=halves)

@@ -200,6 +200,8 @@ def test_lites_growth_does_not_jump_when_a_reference_class_disappears():
     full = mpt.deposit(small.stats(), 2)
     without_scatter = small.without_rare().stats(scatter=False, span=full.reference)
     assert mpt.reconstruct(full, without_scatter, variant="lite").growth == pytest.approx(1)
+    bare = mpt.deposit(small.stats(scatter=False, span=full.reference), 2)
+    assert mpt.reconstruct(bare, small.without_rare().stats(), variant="lite").growth == pytest.approx(1)
 
 
 def test_a_reference_class_that_is_watched_later_is_dropped_too():

@@ -182,7 +182,9 @@ def test_a_header_that_asks_for_absurd_memory_is_refused():
 def test_a_small_message_cannot_ask_for_much_memory():
     empty = STATISTICS["empty"].to_bytes()
     with pytest.raises(mpt.StatisticsError, match="more than this reader accepts"):
-        mpt.ClassStatistics.from_bytes(changed(empty, 16, "2I", 5, 2**26))
+        mpt.ClassStatistics.from_bytes(changed(empty, 16, "2I", 5, 2**20))
+    many = mpt.ClassStatistics.from_features(np.zeros((0, 1000)), [], 1000)
+    assert mpt.ClassStatistics.from_bytes(many.to_bytes()) == many
 
 
 def test_a_part_that_is_not_known_is_refused():
@@ -194,6 +196,22 @@ def test_values_too_small_for_float32_are_refused():
     small = mpt.ClassStatistics.from_features([[1e-24, 0.0], [2e-24, 1e-25]], [0, 0], 1)
     with pytest.raises(mpt.StatisticsError, match="squares: too small for float32"):
         small.to_bytes("float32")
+
+
+def test_features_in_the_span_travel_as_float32_whatever_their_rounding():
+    prototypes = 0.1 * np.random.default_rng(0).standard_normal((3, 5))
+    labels = np.repeat([0, 1, 2], 4)
+    lite = mpt.ClassStatistics.from_features(prototypes[labels], labels, 3, scatter=False, span=prototypes)
+    assert 0 < lite.squares.max() < 1e-30
+    assert not mpt.ClassStatistics.from_bytes(lite.to_bytes("float32")).squares.any()
+
+
+def test_an_infinite_scale_of_halves_is_refused():
+    crossed = mpt.CrossStatistics.from_features(WORLD.features, WORLD.features + 1, WORLD.labels, 6)
+    message = crossed.to_bytes(halves=True)
+    at = message.index(struct.pack("<d", np.abs(crossed.cross).max()))
+    with pytest.raises(mpt.StatisticsError, match="a scale of inf, should be finite"):
+        mpt.CrossStatistics.from_bytes(changed(message, at, "d", np.inf))
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, copy.copy, lambda t: pickle.loads(pickle.dumps(t))])

@@ -125,7 +125,7 @@ def affine_map(
     rho = max(float(np.trace(moved)) / float(np.trace(whole)), 0.0) if towards is None else towards
     moved -= rho * whole
     whole.flat[:: len(whole) + 1] += ridge * size
-    factor = cholesky_factor(whole, "gram")
+    factor = cholesky_factor(whole, "gram", "more samples, earlier_origin ")
     matrix = scipy.linalg.cho_solve((factor, True), moved, check_finite=False)
     matrix.flat[:: len(whole) + 1] += rho
     solved = scipy.linalg.cho_solve((factor, True), dz.T, check_finite=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike
 from mpt.core import validation as check
 from mpt.core.errors import StatisticsError
 from mpt.core.linalg import dot, gram
-from mpt.core.sums import ClassSums
+from mpt.core.sums import ClassSums, rounding_level
 from mpt.core.validation import Floats, Ints, same
 from mpt.core.wire import Reader, WireType, Writer
 
@@ -184,6 +185,7 @@ class CrossStatistics(ClassSums):
         first = next(arriving, None)
         if first is None:
             raise StatisticsError("merge: no reports, should be at least one")
+        check.check_report(first, CrossStatistics)
         names = ("counts", "earlier", "sums", "gram", "cross")
         total = {name: getattr(first, name).copy() for name in names}
         with np.errstate(over="ignore"):
@@ -194,6 +196,7 @@ class CrossStatistics(ClassSums):
         return cls(**total, weights=first.weights, earlier_origin=first.earlier_origin, origin=first.origin)
 
     def _check_mergeable(self, other: CrossStatistics) -> None:
+        check.check_report(other, CrossStatistics)
         if (self.num_classes, self.dim) != (other.num_classes, other.dim):
             mine, theirs = f"({self.num_classes}, {self.dim})", f"({other.num_classes}, {other.dim})"
             raise StatisticsError(f"merge: (classes, dimension) are {mine} and {theirs}, should be the same")
@@ -227,8 +230,10 @@ class CrossStatistics(ClassSums):
             frame: whether to include `weights` and the origins. A vehicle that answers a server which sent them need
                 not echo them: 8 bytes stand for them, and the server gives them to `from_bytes`.
             known: digests of still parts that the receiver has; where this one's is among them it is left out.
-            halves: whether `cross` travels as float16, with three digits, which is enough for the map.
+            halves: whether `cross` travels as float16, with three digits, which is enough for the map if the origins
+                are near the features.
         """
+        self._warn_of_cancellation(0.1 if halves else 1e-4 if dtype == "float32" else 0.0)
         present = self.counts > 0
         still = self.still_digest not in known
         flags = _FRAMELESS * (not frame) | _STILL * still | _HALVES * halves
@@ -251,6 +256,18 @@ class CrossStatistics(ClassSums):
             writer.reals(self.earlier[present], "earlier")
             writer.symmetric(self.gram, "gram")
         return writer.finish()
+
+    def _warn_of_cancellation(self, least: float) -> None:
+        """Where, without origins, so little of the gram is within classes that the map would drown in the means."""
+        if self.origin.any() or self.earlier_origin.any():
+            return
+        within, whole = float(np.trace(self.within[0])), float(np.trace(self.gram))
+        if rounding_level(int(self.counts.sum())) * whole < within < least * whole:
+            warnings.warn(
+                f"to_bytes: only {within / whole:.0e} of the gram is within classes, so the map loses digits on the "
+                "wire; make the statistics with origin and earlier_origin near the features",
+                stacklevel=3,
+            )
 
     @classmethod
     def from_bytes(

@@ -22,7 +22,8 @@ from mpt.core.equations import (
 )
 from mpt.core.errors import StatisticsError
 from mpt.core.linalg import cholesky_factor
-from mpt.core.statistics import ClassStatistics, rounding_level
+from mpt.core.statistics import ClassStatistics
+from mpt.core.sums import rounding_level
 from mpt.core.validation import Floats, Ints
 from mpt.core.value import Value
 from mpt.core.wire import Reader, WireType, Writer

@@ -51,13 +51,16 @@ def disagreement(gap: Floats, noise: float, samples: int) -> float:
     return max(float(np.sum(gap**2) / len(gap) - chance), 0.0)
 
 
-def expected_error(alpha: float, noise: float, samples: int, prior: float, gap: Floats) -> float:
+def expected_error(
+    alpha: float, noise: float, samples: int, prior: float, gap: Floats, unmeasured: float = 0.0
+) -> float:
     r"""Eq. (X8): a Mahalanobis distance within which the class's true prototype is to be expected.
 
-        sqrt(d (alpha^2 sigma^2 / N + (1 - alpha)^2 max(prior, what the samples say))),
+        sqrt(d (u + alpha^2 sigma^2 / N + (1 - alpha)^2 max(prior, what the samples say))),
 
     the noise of what was measured and the error of what was predicted, each by its weight. The latter is what
     predictions of reference classes miss that are left out, or the remaining samples' `disagreement`, if that is more.
+    MPT takes remaining samples outside the reference span only: what it misses within stays, however many there are.
 
     Args:
         alpha: of Eq. (7) or (X6).
@@ -65,18 +68,19 @@ def expected_error(alpha: float, noise: float, samples: int, prior: float, gap: 
         samples: N, the number of remaining samples.
         prior: the squared error expected of a prediction, from reference classes left out, per whitened dimension.
         gap: (d,), what was measured less what was predicted, whitened.
+        unmeasured: u, like `prior`, of the part that samples do not correct.
     """
     if not samples:
-        return float(np.sqrt(len(gap) * prior))
+        return float(np.sqrt(len(gap) * (unmeasured + prior)))
     predicted = max(prior, disagreement(gap, noise, samples))
-    return float(np.sqrt(len(gap) * (alpha**2 * noise / samples + (1 - alpha) ** 2 * predicted)))
+    return float(np.sqrt(len(gap) * (unmeasured + alpha**2 * noise / samples + (1 - alpha) ** 2 * predicted)))
 
 
 def verdict(error: float, margin: float) -> Verdict:
-    """Eq. (X9): "good" up to .45 of the distance to the nearest other prototype, "lost" beyond .85 of it."""
-    if error <= _DEGRADED * margin:
-        return "good"
-    return "degraded" if error <= _LOST * margin else "lost"
+    """Eq. (X9): "good" up to .45 of the distance to the nearest other prototype, "lost" beyond .85 of it, or at 0."""
+    if margin <= 0 or error > _LOST * margin:
+        return "lost"
+    return "good" if error <= _DEGRADED * margin else "degraded"
 
 
 def nearest(prototype: Floats, others: Floats, factor: Floats) -> float:
@@ -84,8 +88,10 @@ def nearest(prototype: Floats, others: Floats, factor: Floats) -> float:
     return float(np.sqrt(np.sum(whiten(others - prototype, factor) ** 2, axis=1)).min())
 
 
-def left_out_errors(before: Floats, now: Floats, ridge: float, growth: float) -> Floats:
-    """What MPT gets wrong on each reference class, reconstructed from the others without remaining samples. (K, d)
+def left_out_errors(before: Floats, now: Floats, ridge: float, growth: float) -> tuple[Floats, Floats]:
+    """What MPT gets wrong on each reference class, reconstructed from the others without remaining samples.
+
+    (K, d) twice: within the others' span, and outside of it.
 
     The residual is scaled by `growth`, what the transport does to the departed class's: a transport for every reference
     class would cost as many times as much.
@@ -96,10 +102,13 @@ def left_out_errors(before: Floats, now: Floats, ridge: float, growth: float) ->
         ridge: relative lambda of Eq. (1).
         growth: |predicted| over the length of the stored residual outside the reference span.
     """
-    errors = np.zeros_like(now)
+    within, beyond = np.zeros_like(now), np.zeros_like(now)
     for k in range(len(now) if len(now) > 1 else 0):
         others = np.arange(len(now)) != k
         weights = barycentric_weights(before[k], before[others], ridge)
-        stored = outside(residual(before[k], before[others], weights), span_basis(now[others]))
-        errors[k] = now[k] - dot(weights, now[others]) - growth * stored
-    return errors
+        basis = span_basis(now[others])
+        missed = now[k] - dot(weights, now[others])
+        beyond[k] = outside(missed, basis)
+        within[k] = missed - beyond[k]
+        beyond[k] -= growth * outside(residual(before[k], before[others], weights), basis)
+    return within, beyond

@@ -45,15 +45,20 @@ def svd(matrix: Floats) -> tuple[Floats, Floats, Floats]:
     return scipy.linalg.svd(matrix, full_matrices=False, check_finite=False)
 
 
-def cholesky_factor(matrix: Floats, name: str) -> Floats:
-    """The lower Cholesky factor L of a symmetric positive definite `matrix` (d, d), in Fortran order."""
+def cholesky_factor(matrix: Floats, name: str, wanted: str = "a larger cov_ridge, more samples, ") -> Floats:
+    """The lower Cholesky factor L of a symmetric positive definite `matrix` (d, d), in Fortran order.
+
+    `wanted` is what, besides an origin, helps where it is not: for the error.
+    """
     try:
         factor = scipy.linalg.cholesky(matrix.T, lower=True, check_finite=False)
+        singular = bool(np.any(np.diag(factor) ** 2 <= len(matrix) * np.finfo(np.float64).eps * np.diag(matrix)))
     except np.linalg.LinAlgError:
+        singular = True
+    if singular:
         raise StatisticsError(
-            f"{name}: not positive definite; use a larger cov_ridge, more samples, "
-            "or an origin near the features so that less cancels"
-        ) from None
+            f"{name}: not positive definite; use {wanted}or an origin near the features so that less cancels"
+        )
     return np.asfortranarray(factor)
 
 

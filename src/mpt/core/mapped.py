@@ -26,7 +26,7 @@ class Mapped(NamedTuple):
         alpha: of Eq. (X6).
         noise: sigma^2 of Eq. (X5).
         samples: N.
-        health: expected error and verdict.
+        health: expected error and verdict; None where there are not two reference classes to judge by.
     """
 
     predicted: Floats
@@ -34,7 +34,7 @@ class Mapped(NamedTuple):
     alpha: float
     noise: float
     samples: int
-    health: Health
+    health: Health | None
 
 
 def class_weights(deposit: Deposit, num_classes: int) -> Floats:
@@ -46,6 +46,8 @@ def class_weights(deposit: Deposit, num_classes: int) -> Floats:
         deposit: made from statistics with a scatter.
         num_classes: C.
     """
+    if not isinstance(deposit, Deposit):
+        raise StatisticsError(f"deposit: {type(deposit).__name__}, should be a Deposit")
     highest = max(deposit.departed, int(deposit.classes.max()))
     weights = np.zeros(as_int(num_classes, "num_classes", least=highest + 1))
     if deposit.covariance is None or deposit.covariance.any():
@@ -82,7 +84,8 @@ def mapped(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics, pro
     alpha = trust(gap, noise, samples, prior)
     error = expected_error(alpha, noise, samples, prior, gap)
     margin = nearest(predicted + alpha * (measured - predicted), prototypes, factor)
-    return Mapped(predicted, measured, alpha, noise, samples, Health(error, verdict(_TYPICAL * error, margin)))
+    health = Health(error, verdict(_TYPICAL * error, margin)) if len(classes) > 1 else None
+    return Mapped(predicted, measured, alpha, noise, samples, health)
 
 
 def _usable(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics) -> Ints:
@@ -92,7 +95,8 @@ def _usable(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics) ->
         raise StatisticsError(f"cross: (classes, dimension) are {mine}, but those of the statistics are {theirs}")
     if cross.weights[deposit.departed] > 0:
         raise StatisticsError(
-            f"cross: departed class {deposit.departed} has a weight, should have none; use mpt.class_weights(deposit)"
+            f"cross: departed class {deposit.departed} has a weight, should have none; "
+            "use mpt.class_weights(deposit, num_classes)"
         )
     classes = np.flatnonzero((cross.weights > 0) & (cross.counts > 0))
     if not len(classes):

@@ -38,7 +38,8 @@ class Reconstruction(Value):
         prototype: (d,), mu_hat of Eq. (4).
         in_span: (d,), M_t^T w0, the drift shared with the reference classes.
         predicted: (d,), r_pred of Eq. (6), the stored residual in the current geometry, outside the reference span.
-        measured: (d,), r_ho of Eq. (5), from the remaining samples; zeros where there are none.
+        measured: (d,), r_ho of Eq. (5), from the remaining samples; zeros where there are none (in "cross":
+            `predicted`).
         alpha: of Eq. (7), the weight of `measured` against `predicted`.
         noise: sigma^2, the variance per sample and dimension of the measured residual.
         samples: N, the number of remaining samples.
@@ -128,12 +129,13 @@ def _spread_before(now: _Round) -> float:
     """q_d over the references that are still there, per sample where q_t is (the squares') and per degree of freedom
     where q_t is (the scatter's)."""
     deposit, kept = now.deposit, np.isin(now.deposit.classes, now.classes)
-    if deposit.covariance is None or (kept.all() and now.stats.scatter is not None):
+    free = 1 - len(now.classes) / int(now.stats.counts[now.classes].sum())
+    if deposit.covariance is None:
+        return deposit.spread / (free if now.stats.scatter is not None and free > 0 else 1.0)
+    if kept.all() and now.stats.scatter is not None:
         return deposit.spread
     spread = outside_trace(deposit.covariance, span_basis(deposit.reference[kept]))
-    if now.stats.scatter is None:
-        spread *= 1 - len(now.classes) / int(now.stats.counts[now.classes].sum())
-    return spread
+    return spread * (free if now.stats.scatter is None else 1.0)
 
 
 _PREDICTIONS: dict[str, Callable[[_Round], _Prediction]] = {"mpt": _transported, "lite": _scaled}
@@ -168,7 +170,7 @@ def reconstruct(
         variant: "mpt" transports the residual with the covariance, "lite" scales it by one number, "cross" takes the
             prototype through the map that `cross` gives.
         cross: for variant "cross": this round's cross moments of the same vehicles, with the weights of
-            `class_weights(deposit)`. Its samples of the departed class are the remaining samples.
+            `class_weights(deposit, num_classes)`. Its samples of the departed class are the remaining samples.
 
     Returns:
         A `Reconstruction`, or for several deposits a tuple of them in the given order.
@@ -270,13 +272,13 @@ def _health(
     if len(classes) < 2:
         return None
     now, d = stats.means[classes], len(prototype)
-    errors = left_out_errors(deposit.reference[np.isin(deposit.classes, classes)], now, deposit.ridge, growth)
+    missed = left_out_errors(deposit.reference[np.isin(deposit.classes, classes)], now, deposit.ridge, growth)
     if stats.scatter is not None:
-        factor = whitening(stats.covariance(), deposit.cov_ridge)
+        factor, known = whitening(stats.covariance(), deposit.cov_ridge), bool(stats.covariance().any())
     else:
-        factor = np.eye(d) * (np.sqrt(noise) if noise > 0 else 1.0)
-    prior = float(np.mean(whiten(errors, factor) ** 2)) / 2
-    error = expected_error(alpha, 1.0, samples, prior, whiten(gap, factor))
+        factor, known = np.eye(d) * (np.sqrt(noise) if noise > 0 else 1.0), noise > 0
+    within, beyond = (float(np.mean(whiten(errors, factor) ** 2)) / 2 for errors in missed)
+    error = expected_error(alpha, float(known), samples, beyond, whiten(gap, factor), within)
     return Health(error, verdict(error, nearest(prototype, now, factor)))
 
 

@@ -15,7 +15,7 @@ from mpt.core import validation as check
 from mpt.core.equations import outside, span_basis
 from mpt.core.errors import StatisticsError
 from mpt.core.linalg import gram
-from mpt.core.sums import ClassSums
+from mpt.core.sums import ClassSums, rounding_level
 from mpt.core.validation import Floats, Ints, same
 from mpt.core.wire import Reader, WireType, Writer
 
@@ -178,6 +178,8 @@ class ClassStatistics(ClassSums):
         scaled = self.sums[pooled] / np.sqrt(self.counts[pooled])[:, None]
         within = gram(scaled)
         np.subtract(self.scatter, within, out=within)
+        if np.trace(within) < -1e-3 * np.trace(self.scatter):
+            raise StatisticsError("scatter: less than what the sums account for, they are not of the same samples")
         if np.trace(within) <= rounding_level(samples) * np.trace(self.scatter):
             return check.read_only(np.zeros_like(within))
         within /= samples - len(pooled)
@@ -212,6 +214,7 @@ class ClassStatistics(ClassSums):
         first = next(arriving, None)
         if first is None:
             raise StatisticsError("merge: no reports, should be at least one")
+        check.check_report(first, ClassStatistics)
         counts, sums, squares = first.counts.copy(), first.sums.copy(), first.squares.copy()
         scatter = None if first.scatter is None else first.scatter.copy()
         with np.errstate(over="ignore"):
@@ -225,6 +228,7 @@ class ClassStatistics(ClassSums):
         return cls(counts, sums, squares, scatter, first.watched, first.span, first.origin)
 
     def _check_mergeable(self, other: ClassStatistics) -> None:
+        check.check_report(other, ClassStatistics)
         if (self.num_classes, self.dim) != (other.num_classes, other.dim):
             mine, theirs = f"({self.num_classes}, {self.dim})", f"({other.num_classes}, {other.dim})"
             raise StatisticsError(f"merge: (classes, dimension) are {mine} and {theirs}, should be the same")
@@ -275,7 +279,7 @@ class ClassStatistics(ClassSums):
         if origin is not None:
             writer.exact(origin)
         writer.reals(self.sums[present], "sums")
-        writer.reals(self.squares[present], "squares")
+        writer.reals(self._squares_beyond_rounding[present], "squares")
         if self.scatter is not None:
             writer.symmetric(self.scatter, "scatter")
         return writer.finish()
@@ -320,6 +324,14 @@ class ClassStatistics(ClassSums):
         return cls(counts, sums, squares, scatter, watched, span_rows, centre)
 
     @property
+    def _squares_beyond_rounding(self) -> Floats:
+        """`squares`, zero where features lie in the span and no more than rounding is outside of it. (C,)"""
+        if self.span is None:
+            return self.squares
+        level = rounding_level(int(self.counts.sum())) * np.sum(self.sums**2, axis=1) / np.maximum(self.counts, 1)
+        return np.where(self.squares <= level, 0.0, self.squares)
+
+    @property
     def wire_type(self) -> WireType:
         """The dtype for `to_bytes` that keeps the covariance: float64 where nearly all of the scatter is the means'."""
         return "float64" if self._within_share < _LEAST_WITHIN else "float32"
@@ -347,11 +359,6 @@ class ClassStatistics(ClassSums):
     def nbytes(self) -> int:
         """The size of `to_bytes()`."""
         return len(self.to_bytes())
-
-
-def rounding_level(samples: int) -> float:
-    """What a sum of squares over so many samples may be off by, as a fraction: a difference below that says nothing."""
-    return float(np.finfo(np.float64).eps * (64 + np.sqrt(samples)))
 
 
 def _digest(array: Floats | None) -> bytes:

@@ -28,3 +28,8 @@ class ClassSums(Value):
         """(C, d): the prototypes under the current model, `origin` added back; NaN rows without samples."""
         with np.errstate(invalid="ignore"):
             return self.sums / self.counts[:, None] + self.origin
+
+
+def rounding_level(samples: int) -> float:
+    """What a sum of squares over so many samples may be off by, as a fraction: a difference below that says nothing."""
+    return float(np.finfo(np.float64).eps * (64 + np.sqrt(samples)))

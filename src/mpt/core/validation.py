@@ -121,6 +121,14 @@ def as_int(value: object, name: str, *, least: int, most: int = MOST_CLASSES) ->
     return number
 
 
+def check_report(value: object, kind: type) -> None:
+    """Refuse what is no report of that kind, such as the bytes of one."""
+    if not isinstance(value, kind):
+        raise StatisticsError(
+            f"merge: {type(value).__name__}, should be {kind.__name__}, which from_bytes makes of bytes"
+        )
+
+
 def as_ridge(value: object, name: str) -> float:
     """`value` as a finite number that is not negative."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):

@@ -33,6 +33,8 @@ _CHECKSUM = struct.Struct("<I")
 _FLOAT32 = 1 << 15
 _LEAST_FLOAT32 = 1e-30
 _MAX_EXPANDED = 1 << 25
+_SMALL_EXPANDED, _EXPANDED_BY = 1 << 20, 1 << 12
+"""Numbers that any message may stand for, and how many more for each of its bytes, up to the maximum."""
 _MOST_KEPT = 1536
 """Feature dimension up to which the places of a triangle are kept between messages, for the last two: 28 MB each."""
 
@@ -174,6 +176,8 @@ class Reader:
     def halves(self, *shape: int) -> Floats:
         """Real numbers that `Writer.halves` wrote, as float64."""
         (size,) = self.numbers("d")
+        if not math.isfinite(size):
+            raise StatisticsError(f"{self._what} bytes: a scale of {size}, should be finite")
         array: Floats = self._array("<f2", *shape).astype(np.float64) * size
         return array
 
@@ -190,7 +194,8 @@ class Reader:
 
     def expanded(self, *shape: int) -> Floats:
         """Zeros to be filled in part from the message, unless a forged header asks for an absurd amount of memory."""
-        if math.prod(max(n, 1) for n in shape) > _MAX_EXPANDED:
+        most = min(_MAX_EXPANDED, max(_SMALL_EXPANDED, _EXPANDED_BY * len(self._view)))
+        if math.prod(max(n, 1) for n in shape) > most:
             raise StatisticsError(f"{self._what} bytes: an array of shape {shape} is more than this reader accepts")
         return np.zeros(shape)
 
