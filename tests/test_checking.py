@@ -51,6 +51,7 @@ SMUGGLES = {
     "answer": "told.append(local.features.sum(axis=0)); return b''",
     "track": "list(now.ask(b'', answer)); return kept, np.sum([kept, *told], axis=0)",
 }
+PREDICTS = "R = type('R', (), {'predict': staticmethod(lambda x: %s)}); return kept, R()"
 MEDOID = "c = local.features.mean(axis=0); i = np.argmin(((local.features - c) ** 2).sum(axis=1)); "
 
 
@@ -135,6 +136,27 @@ def test_the_method_that_the_others_are_made_from_keeps_it(tmp_path):
         ),
         ({"track": "return kept, kept[:3]"}, [GIVES], "gave an array of shape (3,), should be a prototype (d,)"),
         ({"track": "return kept"}, [GIVES], "track gave ndarray, should be two"),
+        ({"track": "return kept, kept * np.nan"}, [GIVES], "(NaN), though 9 samples of the class remain"),
+        ({"track": "raise SystemExit(0)"}, [GIVES], "SystemExit: 0 (mine.py, line "),
+        ({"track": PREDICTS % "np.full(len(x), -1)"}, [GIVES], "R.predict gave class -1, should be from 0 to 5"),
+        ({"track": PREDICTS % "np.full(len(x), 6)"}, [GIVES], "R.predict gave class 6, should be from 0 to 5"),
+        ({"track": PREDICTS % "np.zeros(len(x))"}, [GIVES], "R.predict gave float64 of shape"),
+        (
+            {
+                "answer": "now.notes['x'] = now.notes.get('x', 0) + local.features.sum(); return b''",
+                "track": "list(now.ask(b'', answer)); return kept, kept + now.notes['x']",
+            },
+            [COUNTED],
+            "calls now.notes, which is the server's",
+        ),
+        (
+            {
+                "answer": "now.rng.random(len(local.labels)); return b''",
+                "track": "list(now.ask(b'', answer)); return kept, kept + now.rng.random()",
+            },
+            [COUNTED],
+            "answers tell the server more than they send",
+        ),
         ({"answer": "return local.features.sum(axis=0)"}, [GIVES], "an answer is ndarray, should be bytes"),
         ({"track": "list(now.ask('what?', answer))"}, [GIVES], "now.ask was given str, should be bytes"),
         ({"more": "slow = 3"}, ["attributes are those of the protocol"], "slow is 3, should be True or False"),

@@ -243,6 +243,12 @@ def test_a_row_of_the_run_that_a_method_would_change_stays(copied, tmp_path):
 def test_what_cannot_be_replayed_is_one_sentence(copied, recorded, tmp_path):
     config, _, _ = recorded
     narrow, plain = tmp_path / "narrow", tmp_path / "plain"
+    (tmp_path / "failing.py").write_text(
+        "class Failing:\n    name, training = 'failing', 'held-out'\n    def depart(self, now): return 1 / 0\n"
+        "    def track(self, kept, now): return kept, now.prototype()\nclass Leaving(Failing):\n"
+        "    def depart(self, now): raise SystemExit(0)\n"
+    )
+    failing = f"{tmp_path / 'failing.py'}:Failing"
     simulate(small("mpt", rounds=3), out=narrow)
     simulate(small("mpt", rounds=3, record=False), out=plain)
     for folder, methods, message in (
@@ -252,6 +258,8 @@ def test_what_cannot_be_replayed_is_one_sentence(copied, recorded, tmp_path):
         (narrow, "mtp", "method: 'mtp' is none, did you mean mpt?"),
         (narrow, ",", "methods: none, should be at least one"),
         (narrow, f"{EXAMPLE},{EXAMPLE}", "methods: two are called 'my-method'"),
+        (narrow, failing, "method: failing: ZeroDivisionError: division by zero (failing.py, line 3)"),
+        (narrow, f"{tmp_path / 'failing.py'}:Leaving", "method: failing: SystemExit: 0 (failing.py, line 6)"),
     ):
         done = call("replay", folder, "--methods", methods)
         assert done.exit_code == 2, message

@@ -40,7 +40,9 @@ class RunConfig(BaseModel):
     methods: Annotated[
         tuple[str, ...], Field(min_length=1, description="names as in `mpt methods`, or path.py:Class")
     ] = DEFAULT_METHODS
-    backbone: Annotated[str, Field(description="cnn3, resnet18, mobilenetv3, vit-tiny, timm:NAME, or yours")] = "cnn3"
+    backbone: Annotated[
+        str, Field(description="cnn3, resnet18, mobilenetv3, vit-tiny, timm:NAME, torchvision:NAME or file.py:function")
+    ] = "cnn3"
     image_size: Annotated[int | None, Field(ge=28, le=224, description="pixels a side; default: as in the dataset")] = (
         None
     )

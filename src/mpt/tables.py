@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -84,9 +84,13 @@ class Tables:
     def __add__(self, other: "Tables") -> "Tables":
         return Tables(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
-    def only(self, methods: Container[str]) -> "Tables":
-        """The records of some methods."""
-        return Tables(*(tuple(r for r in getattr(self, f.name) if r["method"] in methods) for f in fields(self)))
+    def only(self, methods: Container[str], seeds: Container[int] | None = None) -> "Tables":
+        """The records of some methods, of some seeds."""
+
+        def wanted(record: Mapping[str, Any]) -> bool:
+            return record["method"] in methods and (seeds is None or record["seed"] in seeds)
+
+        return Tables(*(tuple(filter(wanted, getattr(self, f.name))) for f in fields(self)))
 
     def frame(self, name: str) -> Any:
         """One of them as a pandas data frame."""

@@ -100,6 +100,17 @@ AWKWARD = {
         "paths that are there twice 1 (images/SUV/train micro0.jpg)",
         18,
     ),
+    "the same image in another spelling": (
+        with_row("./images//SUV\\train micro0.jpg", "van", "micro", "", "test"),
+        "paths that are there twice 1 (images/SUV/train micro0.jpg)",
+        18,
+    ),
+    "an image elsewhere": (
+        with_row("images/../../x.jpg", "van", "", "", "train"),
+        "outside the folder 1 (../x.jpg)",
+        18,
+    ),
+    "an image by its whole path": (with_row("/etc/passwd", "van", "", "", "train"), "folder 1 (/etc/passwd)", 18),
     "a type of one split": (
         with_row("images/extra.jpg", "tank", "", "", "train"),
         "no samples in both train and test: tank",

@@ -108,6 +108,10 @@ AWKWARD = {
         lambda f: f.tables[TRAIN]["object_ann"].append(None),
         "boxes with a dangling token 1 (row 37: category_token)",
     ),
+    "an annotation twice": (
+        lambda f: f.tables[TRAIN]["object_ann"].append(f.row(TRAIN, "object_ann", 0)),
+        "annotations that are there twice 1 (",
+    ),
     "an image without a width": (lambda f: f.row(TRAIN, "sample_data", 0).pop("width"), ": sample_data_token"),
     "no area": (lambda f: f.row(TRAIN, "object_ann", 0).update(bbox=[5, 5, 5, 90]), "boxes without area 1"),
     "no box": (lambda f: f.row(TRAIN, "object_ann", 0).update(bbox=None), "boxes without area 1"),

@@ -87,6 +87,20 @@ def test_a_cell_with_fewer_seeds_than_asked_for_is_shown_with_those_and_said(tmp
     assert "stand-in road truck 2% cnn3: 1 of 3 seeds so far; " in " ".join(table.notes)
 
 
+def test_mpt_xs_rows_are_of_the_seeds_that_the_main_cell_has(tmp_path):
+    first = finish(tmp_path, Wanted(), Wanted().further)
+    folder = first.store.folder(first.lab.cell(Wanted().further))
+    own = first.store.tables(first.lab.cell(Wanted().further))
+    more = own + replace(own, **{n: tuple({**r, "seed": 1} for r in getattr(own, n)) for n in COLUMNS})
+    more.write(folder)
+    again = Results(replace(first.lab, seeds=2), first.store)
+    (folder / "config.toml").write_text(again.lab.cell(Wanted().further).config.to_toml())
+    assert set(again.of(Wanted().further).last("mpt-x")) == {0, 1}
+    assert set(again.of(Wanted()).last("mpt-x")) == {0}
+    assert again.of(Wanted()).seeds == 1
+    assert "Scale quick, 1 to 2 seeds" in " ".join(made("table2", again).notes)
+
+
 def test_a_claim_that_rests_on_fewer_seeds_agrees_so_far(tmp_path, monkeypatch):
     first = finish(tmp_path, Wanted())
     judge = lambda results: Verdict("agrees" if results.of(Wanted()) else "not run", "1")  # noqa: E731
@@ -94,6 +108,9 @@ def test_a_claim_that_rests_on_fewer_seeds_agrees_so_far(tmp_path, monkeypatch):
     assert row(judged(first), "It holds")[1:] == ["agrees", "1"]
     more = Results(replace(first.lab, seeds=3), first.store)
     assert row(judged(more), "It holds")[1:] == ["agrees so far", "1; some with fewer than 3 seeds"]
+    unrun = lambda results: Verdict("not run", "" if results.of(Wanted()) else "?")  # noqa: E731
+    monkeypatch.setattr("mpt.experiments.claims.CLAIMS", (Claim("It holds", 1, unrun),))
+    assert row(judged(more), "It holds")[1:] == ["not run", ""]
 
 
 def test_a_cell_that_is_being_extended_keeps_the_seeds_it_had(tmp_path):

@@ -183,7 +183,8 @@ def test_the_users_own_function_in_the_current_folder(tmp_path, monkeypatch):
         "    made.dim = in_channels * image_size**2\n    return made\n"
     )
     monkeypatch.chdir(tmp_path)
-    assert build("beside_me:flat", num_classes=2, in_channels=1, image_size=28, seed=0).dim == 784
+    for spec in ("beside_me:flat", "beside_me.py:flat", "./beside_me.py:flat"):
+        assert build(spec, num_classes=2, in_channels=1, image_size=28, seed=0).dim == 784
 
 
 def test_the_users_own_function(package):

@@ -59,7 +59,12 @@ def check_method(spec: str) -> list[Check]:
     except BrokenError as broken:
         left = [Check(name, None, "not tried") for name in _CHECKS]
         return [*checks, Check("depart and track give what they should", False, str(broken)), *left]
-    checks.append(Check("depart and track give what they should", True))
+    unknown = [number for number, prototype in base.prototypes.items() if not np.isfinite(prototype).all()]
+    if unknown:
+        told = f"no prototype in round {unknown[0]} (NaN), though {World().remaining} samples of the class remain"
+        checks.append(Check("depart and track give what they should", False, told))
+    else:
+        checks.append(Check("depart and track give what they should", True))
     differs = False
     for name, check in _CHECKS.items():
         try:
@@ -87,10 +92,10 @@ class Found:
             return observe(self.make, world, **how)
         except (MethodError, CheckpointError, OnVehicleError) as error:
             raise BrokenError(f"{where}{error}") from error
-        except Exception as error:  # a method may raise whatever it likes
+        except (Exception, SystemExit) as error:  # a method may raise whatever it likes
             raise BrokenError(f"{where}{type(error).__name__}: {error}{self._line(error)}") from error
 
-    def _line(self, error: Exception) -> str:
+    def _line(self, error: BaseException) -> str:
         path = file_of(self.spec)
         if path is None:
             return ""

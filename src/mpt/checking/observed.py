@@ -14,6 +14,7 @@ from mpt.core.validation import Floats, Ints
 from mpt.federation.checkpoint import Checkpoint, load, save
 from mpt.federation.engine import State
 from mpt.federation.evaluation import evaluate, look
+from mpt.federation.stored import predictions
 from mpt.methods import Method, MethodError
 from mpt.methods.protocol import Answer, Local, Now
 from mpt.tables import Tables
@@ -79,7 +80,7 @@ class Observed:
         if isinstance(given[1], np.ndarray):
             self.seen.prototypes[now.round] = np.array(given[1])
         elif hasattr(given[1], "predict"):
-            self.seen.predicted[now.round] = np.array(given[1].predict(self.test()))
+            self.seen.predicted[now.round] = predictions(given[1], self.test(), now.num_classes)
         return given
 
     def _watched(self, now: Now) -> Now:

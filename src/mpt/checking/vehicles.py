@@ -22,7 +22,8 @@ def apart(answer: Answer, now: Now) -> Answer:
 
     Of the round it has what the vehicle knows: its number, the class, the head. What it changes stays on the vehicle.
     """
-    here = replace(now, report=_refused("report"), ask=_refused("ask"), reference=_refused("reference"), cost=Cost())
+    servers = {name: _refused(name) for name in ("report", "ask", "reference")}
+    here = replace(now, **servers, cost=Cost(), notes=_Refused(), rng=copy.deepcopy(now.rng))
     made: Answer = _copied(answer, {id(now): here})
     return made
 
@@ -45,6 +46,15 @@ def _refused(name: str) -> Any:
         raise OnVehicleError(f"calls now.{name}, which is the server's")
 
     return refuse
+
+
+class _Refused(dict[str, float]):
+    """Notes, where none can be made or read."""
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise OnVehicleError("calls now.notes, which is the server's")
+
+    __getitem__ = __setitem__ = get = update = setdefault = _refuse
 
 
 def _copied(value: Any, memo: dict[int, Any]) -> Any:

@@ -1,6 +1,7 @@
 """`car1000:ROOT`: an image folder with labels.csv, by type of car, or the sedans among them by size."""
 
 import csv
+import posixpath
 from pathlib import Path
 
 from mpt.data.cache import cached, stamp
@@ -62,6 +63,8 @@ def _labelled(rows: list[Row], level: str, left_out: LeftOut) -> list[Row]:
         name = kind if level == "coarse" or kind != SEDAN else row["size"]
         if not row["path"]:
             left_out.add("rows without a path", f"line {number}")
+        elif row["path"].startswith(("/", "../")) or row["path"][1:2] == ":":
+            left_out.add("paths outside the folder", row["path"])
         elif row["split"] not in SPLITS:
             left_out.add("rows of a split that is neither train nor test", row["split"] or "none")
         elif level == "fine" and kind != SEDAN:
@@ -94,7 +97,11 @@ def _rows(request: Request, path: Path, columns: tuple[str, ...]) -> list[Row]:
     if not cells:
         raise request.error(f"no rows in {path}, should have some")
     return [
-        {name: " ".join(cell.lower().split()) for name, cell in row.items()}
-        | {"path": row["path"].strip().replace("\\", "/")}
+        {name: " ".join(cell.lower().split()) for name, cell in row.items()} | {"path": _path(row["path"])}
         for row in cells
     ]
+
+
+def _path(text: str) -> str:
+    """As it stands, in one spelling: ./a\\b.jpg is a/b.jpg."""
+    return posixpath.normpath(plain) if (plain := text.strip().replace("\\", "/")) else ""

@@ -195,13 +195,17 @@ def _boxes(request: Request, folder: Path, choice: Choice, left_out: LeftOut) ->
     for member in (m for members in choice.groups.values() for m in members):
         if not any(f"{name}.".startswith(f"{member}.") for name in names.values()):
             left_out.lack("no category of the groups' names", member)
-    boxes, total = list[_Labelled](), 0
+    boxes, total, known = list[_Labelled](), 0, set[str]()
     for total, row in enumerate(_rows(request, folder, "object_ann"), start=1):
         token, category, picture = (
             value if isinstance(value := row.get(field), str) else ""
             for field in ("token", "category_token", "sample_data_token")
         )
         c = label.get(category)
+        if token and token in known:
+            left_out.add("annotations that are there twice", token)
+            continue
+        known.add(token)
         if c is not None:
             boxes.append(_Labelled(token or f"row {total}", picture, c, row.get("bbox")))
         elif category in label:

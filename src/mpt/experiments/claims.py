@@ -212,6 +212,8 @@ def _loss_everywhere(results: Results) -> Verdict:
     pairs = [(some[f], some[g]) for some in table.values() for f in some for g in some if f < g]
     known = [(a, b) for a, b in pairs if a is not None and b is not None]
     grows = sum(a > b for a, b in known)
+    if not known:
+        return NOT_RUN
     told = (
         f"losses of {min(values):.0f} to {max(values):.0f}%; larger with fewer samples in {grows} of {len(known)} pairs"
     )
@@ -219,7 +221,7 @@ def _loss_everywhere(results: Results) -> Verdict:
         told += f"; {len(values)} of {sum(map(len, table.values()))} cells were run"
     if min(values) <= 0 or grows < len(known):
         return Verdict("in part", told)
-    return Verdict("agrees" if len(known) == len(pairs) else "agrees so far" if known else "not run", told)
+    return Verdict("agrees" if len(known) == len(pairs) else "agrees so far", told)
 
 
 def _bytes_order(results: Results) -> Verdict:
@@ -336,7 +338,8 @@ def judged(results: Results) -> Table:
     for claim in CLAIMS:
         results.looked.clear()
         verdict = claim.judge(results)
-        if any(outcome.seeds < results.lab.seeds for outcome in results.looked):
+        fewer = any(outcome.seeds < results.lab.seeds for outcome in results.looked)
+        if fewer and verdict.status != "not run":
             status: Status = "agrees so far" if verdict.status == "agrees" else verdict.status
             verdict = Verdict(status, f"{verdict.figures}; some with fewer than {results.lab.seeds} seeds")
         rows.append(Row(claim.text, (Entry(str(claim.line)), Entry(verdict.status), Entry(verdict.figures))))

@@ -63,5 +63,6 @@ def reproduce_command(
         if path.suffix == ".md" and (path.stem in exhibits or (path.stem == "claims" and "all" in exhibits)):
             click.echo(path.read_text(encoding="utf-8"))
     if made.missing:
-        say(f"{len(made.missing)} cells are missing: {'; '.join(made.missing[:3])}{' ...' if made.missing[3:] else ''}")
+        what = "1 cell is" if len(made.missing) == 1 else f"{len(made.missing)} cells are"
+        say(f"{what} missing: {'; '.join(made.missing[:3])}{' ...' if made.missing[3:] else ''}")
     click.echo(str(folder / "index.html"))

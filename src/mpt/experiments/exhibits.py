@@ -196,7 +196,8 @@ def made(name: str, results: Results) -> Table | Figure:
     thing = exhibit.make(results)
     sets = dict.fromkeys(w.set for w in wanted)
     notes = list(thing.notes)
-    labels = [results.lab.sources[s].label for s in sets if s in results.lab.sources]
+    sources = [results.lab.sources[s] for s in sets if s in results.lab.sources]
+    labels = [source.full_label if name == "beyond" else source.label for source in sources]
     if labels:
         notes.append(f"Data: {'; '.join(labels)}. {_made_with(results, wanted)}")
     missing = results.missing(wanted)
@@ -213,7 +214,9 @@ def _made_with(results: Results, wanted: Sequence[Wanted]) -> str:
     """Scale, seeds and devices."""
     found = [o for w in wanted if (o := results.of(w)) is not None]
     devices = sorted({str(o.manifest.get("device", "")) for o in found} - {""})
-    seeds = "1 seed" if results.lab.seeds == 1 else f"{results.lab.seeds} seeds"
+    counts = {o.seeds for o in found} or {results.lab.seeds}
+    fewest, most = min(counts), max(counts)
+    seeds = f"{most} seed{'s' * (most > 1)}" if fewest == most else f"{fewest} to {most} seeds"
     where = f", computed on {' and '.join(devices)}" if devices else ""
     warning = " This scale shows that everything runs; it decides nothing." if results.lab.scale.name == "quick" else ""
     return f"Scale {results.lab.scale.name}, {seeds}{where}.{warning}"

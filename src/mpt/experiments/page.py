@@ -15,9 +15,10 @@ from mpt.report.words import score
 
 _STYLE = (
     ".chart .span{fill:none;stroke-width:1.4;opacity:.6;stroke:var(--c)}.cloud .mark{opacity:.55}"
-    "td.missing{color:var(--soft);font-style:italic}td.text{text-align:left;white-space:normal}"
+    "td.missing{color:var(--soft);font-style:italic}td.text{text-align:left;white-space:normal;min-width:16rem}"
+    "table.exhibit tbody th{white-space:normal}table.exhibit:has(td.text) tbody th{min-width:min(16rem,30vw)}"
     "nav{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:.9375rem}a{color:var(--accent)}"
-    "table.exhibit thead th{text-align:right}table.exhibit th.left{text-align:left}"
+    "table.exhibit thead th{text-align:right}table.exhibit th.left,table.exhibit thead th.text{text-align:left}"
     "tr.apart td,tr.apart th{color:var(--soft)}td small{font-weight:400}.small{font-size:.875rem}"
 )
 
@@ -73,7 +74,11 @@ def _table(table: Table) -> str:
 
 
 def _grid(table: Table) -> str:
-    heads = "".join(f"<th>{esc(group)}<br>{esc(column)}</th>" for group, column in table.columns)
+    texts = {i for row in table.rows for i, entry in enumerate(row.entries) if _is_text(entry)}
+    heads = "".join(
+        f'<th class="{"text" if i in texts else "number"}">{esc(group)}<br>{esc(column)}</th>'
+        for i, (group, column) in enumerate(table.columns)
+    )
     rows = []
     for row in table.rows:
         cells = "".join(_cell(entry) for entry in row.entries)
@@ -89,9 +94,12 @@ def _cell(entry: Entry) -> str:
     paper = "" if entry.paper is None else f"<small>paper {_value(entry.paper)}</small>"
     if entry.ours is None:
         return f'<td class="missing">{MISSING}{paper}</td>'
-    text = isinstance(entry.ours, str) and len(entry.ours) > 24
-    kind = ' class="text"' if text else ' class="main"' if entry.best else ""
+    kind = ' class="text"' if _is_text(entry) else ' class="main"' if entry.best else ""
     return f"<td{kind}>{_value(entry.ours)} {paper}</td>"
+
+
+def _is_text(entry: Entry) -> bool:
+    return isinstance(entry.ours, str) and len(entry.ours) > 24
 
 
 def _value(value: Stat | str) -> str:

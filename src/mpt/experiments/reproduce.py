@@ -103,7 +103,8 @@ def reproduce(
             console=console or Console(),
         )  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
-    files = _write(results, chosen, out, png, say)
+    shown = [name for name in EXHIBITS if name in chosen or (out / f"{name}.md").exists()]
+    files = _write(results, shown, out, png, say)
     return Reproduction(out, tuple(files), swept, tuple(results.missing(wanted)))
 
 
@@ -130,7 +131,7 @@ def _write(results: Results, names: Sequence[str], out: Path, png: bool, say: Ca
         written.append(out / name)
 
     exhibits = {name: made(name, results) for name in names}
-    sources = [source.label for source in results.lab.sources.values()]
+    sources = [source.full_label for source in results.lab.sources.values()]
     claims = judged(results)
     for name, thing in (*exhibits.items(), ("claims", claims)):
         table = thing if isinstance(thing, Table) else thing.table

@@ -84,7 +84,7 @@ class Results:
     def of(self, wanted: Wanted) -> Outcome | None:
         """A cell's outcome, with the seeds that it has so far; None where it is missing.
 
-        A main one has the rows of `FURTHER` too, where the cell that has them is there.
+        A main one has the rows of `FURTHER` too, of the seeds that it has, where the cell that has them is there.
         """
         cell = self.lab.cell(wanted)
         if cell is None:
@@ -92,7 +92,7 @@ class Results:
         if cell.key not in self._read:
             tables = self.store.tables(cell)
             if tables is not None and wanted.study == "main" and (more := self.of(wanted.further)) is not None:
-                tables += more.tables.only(FURTHER)
+                tables += more.tables.only(FURTHER, {r["seed"] for r in tables.metrics})
             self._read[cell.key] = (
                 None
                 if tables is None

@@ -89,8 +89,16 @@ class Source:
     @property
     def label(self) -> str:
         """The data's name, and whether it is the paper's."""
+        return self._labelled(self.rare)
+
+    @property
+    def full_label(self) -> str:
+        """The same with the further classes."""
+        return self._labelled(self.rare, *self.further)
+
+    def _labelled(self, *classes: str) -> str:
         kind = f"real: {SETS[self.set].title}" if self.real else f"stand-in for {SETS[self.set].title}"
-        return f"{self.spec}, {self.rare} ({kind})"
+        return f"{self.spec}, {', '.join(classes)} ({kind})"
 
 
 def parse_sources(given: Iterable[str], *, stand_ins: bool) -> dict[SetName, Source]:

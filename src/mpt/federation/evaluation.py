@@ -2,14 +2,17 @@
 
 import copy
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from mpt.core import ClassStatistics, NearestClassMean
+from mpt.core import ClassStatistics, NearestClassMean, StatisticsError
 from mpt.core.equations import outside, span_basis
 from mpt.core.validation import Floats, Ints
 from mpt.core.value import Value
@@ -272,7 +275,8 @@ class Judge:
         now = seen.now(channel)
         start, waited = time.perf_counter(), seen.waited
         if self.number == self.plan.depart_at and TRAININGS[method.training].departs:
-            kept[method.name] = method.depart(now)
+            with _said(method.name):
+                kept[method.name] = method.depart(now)
         outcome = self._outcome(method, now, seen, kept)
         cost.server_seconds = time.perf_counter() - start - (seen.waited - waited) + channel.spared
         distance = errors = None
@@ -302,7 +306,8 @@ class Judge:
         if gone or not getattr(method, "needs_departure", False):
             mine = kept.get(method.name)
             mine = mine if isinstance(mine, Value) else copy.deepcopy(mine)
-            kept[method.name], outcome = method.track(mine, now)
+            with _said(method.name):
+                kept[method.name], outcome = method.track(mine, now)
             shape = np.shape(outcome) if isinstance(outcome, np.ndarray) else None
             if shape != (len(now.head[0][0]),) and not hasattr(outcome, "predict"):
                 what = type(outcome).__name__ if shape is None else f"an array of shape {shape}"
@@ -319,6 +324,26 @@ class Judge:
         prototypes[self.plan.rare] = outcome
         for name in self.plan.readouts:
             yield name, Cosine(prototypes) if name == "cosine" else seen.nearest(name, prototypes)
+
+
+@contextmanager
+def _said(name: str) -> Iterator[None]:
+    """What a method raises, as a sentence with the line of the user's file; what the package itself says stays."""
+    try:
+        yield
+    except (StatisticsError, MethodError):
+        raise
+    except (Exception, SystemExit) as error:
+        mine = [f for f in traceback.extract_tb(error.__traceback__) if not _installed(Path(f.filename))]
+        if not mine:
+            raise
+        where = f"{Path(mine[-1].filename).name}, line {mine[-1].lineno}"
+        raise MethodError(f"method: {name}: {type(error).__name__}: {error} ({where})") from error
+
+
+def _installed(path: Path) -> bool:
+    """Whether a file is this package's or another's, and not the user's."""
+    return "site-packages" in path.parts or path.resolve().is_relative_to(Path(__file__).resolve().parents[1])
 
 
 def readout_cost(name: str, now: Now, channel: Channel) -> Cost:

@@ -16,6 +16,7 @@ from mpt.federation.cross_request import CrossRequest
 from mpt.federation.grouped import ENTRIES, cross_statistics, statistics
 from mpt.federation.metrics import confusion_matrix
 from mpt.federation.request import StatisticsRequest
+from mpt.federation.stored import predictions
 from mpt.methods import MethodError
 from mpt.methods.protocol import Local, Readout
 
@@ -179,7 +180,9 @@ class Features:
         some = max(1, ENTRIES // (len(labels) * num_classes))
         linear = (m for at in range(0, len(chosen), some) for m in self._linear_confusions(chosen[at : at + some]))
         return [
-            next(linear) if there else confusion_matrix(readout.predict(self.test), labels, num_classes)
+            next(linear)
+            if there
+            else confusion_matrix(predictions(readout, self.test, num_classes), labels, num_classes)
             for readout, there in zip(readouts, on_device, strict=True)
         ]
 

@@ -3,9 +3,25 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from mpt.core.validation import Floats, Ints
 from mpt.federation.metrics import confusion_matrix
+from mpt.methods import MethodError
 from mpt.methods.protocol import Local, Readout
+
+
+def predictions(readout: Readout, test: Floats, num_classes: int) -> Ints:
+    """(N,): what a readout predicts for the test samples (N, d), if that is a class for each."""
+    predicted = np.asarray(readout.predict(test))
+    name = f"{type(readout).__name__}.predict"
+    if predicted.shape != (len(test),) or predicted.dtype.kind not in "iu":
+        found = f"{predicted.dtype} of shape {predicted.shape}"
+        raise MethodError(f"method: {name} gave {found}, should be integers of shape ({len(test)},)")
+    wrong = predicted[(predicted < 0) | (predicted >= num_classes)]
+    if len(wrong):
+        raise MethodError(f"method: {name} gave class {wrong[0]}, should be from 0 to {num_classes - 1}")
+    return predicted.astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,4 +62,5 @@ class Stored:
 
     def confusions(self, readouts: Sequence[Readout]) -> list[Ints]:
         """(C, C) each: the test samples by label and prediction."""
-        return [confusion_matrix(r.predict(self.test), self.test_labels, len(self.head[1])) for r in readouts]
+        classes = len(self.head[1])
+        return [confusion_matrix(predictions(r, self.test, classes), self.test_labels, classes) for r in readouts]

@@ -45,9 +45,11 @@ def from_torchvision(name: str, in_channels: int, image_size: int) -> nn.Module:
 def from_function(spec: str, in_channels: int, image_size: int) -> nn.Module:
     """What the user's `function(in_channels, image_size)` returns, for a `spec` of "pkg.module:function".
 
-    Modules are looked for in the current folder too.
+    Modules are looked for in the current folder too; "pkg/module.py:function" is one of these.
     """
     module_name, _, function_name = spec.partition(":")
+    if module_name.endswith(".py"):
+        module_name = ".".join(part for part in module_name.removesuffix(".py").split("/") if part != ".")
     if not module_name or not function_name:
         raise LearningError(f"backbone: {spec!r}, should be pkg.module:function")
     try:
