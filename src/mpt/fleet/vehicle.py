@@ -27,6 +27,8 @@ class Vehicle:
         samples: images (n, C, H, W) uint8 and labels (n,), on the model's device.
         settings: of local training.
         seed: with the round and the name, what training draws from.
+        min_samples: classes that it has fewer samples of are left out of its reports: a sum over one sample is that
+            sample's feature. It trains on them all the same.
         memory: (n, d) float32, its samples' features by what they were made of, the latest last: under the models of
             the last two reports, one of which may become a reference model, and under the reference models.
     """
@@ -36,6 +38,7 @@ class Vehicle:
     samples: Samples
     settings: Settings
     seed: int = 0
+    min_samples: int = 1
     memory: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
     def answer(self, ask: Ask, *, leaving: bool = False) -> Reply:
@@ -66,7 +69,10 @@ class Vehicle:
         features = self._embed(ask.model)
         if ask.keep:
             self._remember(ask.model, features)
-        return question.answer(features, self.samples.labels.cpu().numpy(), earlier)
+        labels = self.samples.labels.cpu().numpy()
+        told = np.bincount(labels)[labels] >= self.min_samples
+        before = {number: rows[told] for number, rows in earlier.items()}
+        return question.answer(features[told], labels[told], before)
 
     def _recall(self, ask: Ask) -> dict[int, NDArray[np.float32]]:
         """By round, the samples' features under the reference models; others but the latest are forgotten."""

@@ -1,0 +1,39 @@
+"""What a vehicle tells of its samples."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the extra sim is not installed")
+
+from mpt.federation.request import StatisticsRequest
+from mpt.fleet.exchange import Ask
+from mpt.fleet.holdings import shared
+from mpt.fleet.question import Question
+from mpt.fleet.vehicle import Vehicle, arrays
+from tests.fleet.test_server import TRAINING, TRUCK, VEHICLES, fresh
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def test_classes_of_few_samples_are_left_out_of_reports_and_trained_on_all_the_same(dataset):
+    model = fresh(dataset)
+    held = shared(dataset, 0, VEHICLES, rare="truck", remaining=0.1, seed=0)
+    (trucks,) = np.flatnonzero(held.labels.numpy() == TRUCK)[:, None].T
+    few = len(trucks)
+    assert 0 < few < np.delete(np.bincount(held.labels.numpy()), TRUCK).min()
+    request = StatisticsRequest(1, dataset.num_classes, watched=(TRUCK,))
+    ask = Ask("report", 1, arrays(model.state_dict()), request=Question(request).to_bytes())
+    open_, close = (
+        Vehicle("0", model, held, TRAINING, min_samples=least).answer(ask).answer for least in (few, few + 1)
+    )
+    told, kept = request.read(open_), request.read(close)
+    assert told.counts[TRUCK] == few
+    assert kept.counts[TRUCK] == 0
+    assert not kept.sums[TRUCK].any()
+    others = np.delete(np.arange(dataset.num_classes), TRUCK)
+    np.testing.assert_array_equal(kept.sums[others], told.sums[others])
+    np.testing.assert_array_equal(kept.scatter, told.scatter)
+    vehicle = Vehicle("0", model, held, TRAINING, min_samples=few + 1)
+    assert vehicle.answer(replace(ask, kind="train")).samples == len(held.labels)
