@@ -132,6 +132,23 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_result(dataset, vehicles, c
         same(left, right)
 
 
+def test_a_state_that_cannot_be_read_is_neither_gone_on_from_nor_written_over(dataset, vehicles, calm, tmp_path):
+    list(server(dataset, everybody(vehicles), store=FileStore(tmp_path)).rounds(3))
+    files = sorted(tmp_path.glob("*.checkpoint"))
+    whole = files[0].read_bytes()
+    for path in files:
+        path.write_bytes(path.read_bytes()[:1000])
+    again = server(dataset, everybody(vehicles), store=FileStore(tmp_path))
+    with pytest.raises(FleetError, match="no checkpoint can be read"):
+        again.resume()
+    assert {path.stat().st_size for path in tmp_path.glob("*.checkpoint")} == {1000}
+    files[0].write_bytes(whole)
+    assert again.resume() == 1
+    for left, right in zip(again.rounds(3), calm[1:3], strict=True):
+        same(left, right)
+    assert FileStore(tmp_path).latest().round == 3
+
+
 def test_a_state_of_other_settings_is_not_gone_on_from(dataset, vehicles, tmp_path):
     list(server(dataset, everybody(vehicles), store=FileStore(tmp_path), key={"lr": 0.01}).rounds(1))
     other = server(dataset, everybody(vehicles), store=FileStore(tmp_path), key={"lr": 0.02})

@@ -1,7 +1,8 @@
 """Where the server's state is kept between rounds: a folder or an SQLite file, behind one small interface.
 
 A checkpoint is a round and some named bytes (the tracker, the model, ...), written whole or not at all, and read back
-only where its checksum fits; else the one before is taken.
+only where its checksum fits; else the one before is taken. Where there are some and none can be read, that is an error:
+nobody begins anew over them unasked.
 
     magic   "MPT store 1\\n"
     digest  32 bytes, SHA-256 of all that follows
@@ -9,6 +10,7 @@ only where its checksum fits; else the one before is taken.
     parts   one after the other
 """
 
+import fnmatch
 import hashlib
 import json
 import os
@@ -29,6 +31,7 @@ _LENGTH = struct.Struct("<Q")
 _KEPT = 3
 _TABLE = "CREATE TABLE IF NOT EXISTS checkpoints (round INTEGER PRIMARY KEY, data BLOB NOT NULL)"
 _SQLITE = b"SQLite format 3\x00"
+_REMEDY = "restore it from a backup, or give another place to begin anew"
 
 Say = Callable[[str], None]
 
@@ -62,11 +65,19 @@ class Store(Protocol):
     """Keeps the last checkpoints."""
 
     def save(self, round: int, payload: Mapping[str, bytes]) -> None:
-        """Keep a checkpoint, whole or not at all; those that are too old, or of a later round, are removed."""
+        """Keep a checkpoint, whole or not at all; those that are too old, or later and damaged, are removed.
+
+        Raises:
+            StoreError: a later one is whole, or none of those that are there.
+        """
         ...
 
     def latest(self) -> Checkpoint | None:
-        """The last one that is whole; None where there is none."""
+        """The last one that is whole; None where there is no checkpoint.
+
+        Raises:
+            StoreError: there are some, and none can be read.
+        """
         ...
 
 
@@ -119,10 +130,13 @@ class FileStore:
         name = f"{_number(round):09d}.checkpoint"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            later = [path for path in self._files() if path.name > name]
+            if later:
+                refuse_if_ahead(self, round)
             write_atomically(self.folder / name, encode(Checkpoint(round, payload)))
             _to_disk(self.folder)
-            for later in [path for path in self._files() if path.name > name]:
-                later.unlink(missing_ok=True)
+            for damaged in later:
+                damaged.unlink(missing_ok=True)
             for old in self._files()[: -self.keep]:
                 old.unlink(missing_ok=True)
         except OSError as error:
@@ -130,10 +144,17 @@ class FileStore:
 
     def latest(self) -> Checkpoint | None:
         """From the newest file that is whole."""
-        return _first_whole(((str(p), p.read_bytes) for p in reversed(self._files())), self.say)
+        try:
+            files = self._files()
+        except OSError as error:
+            raise StoreError(f"store: {self.folder} cannot be read ({error.strerror})") from error
+        return _first_whole(((str(p), p.read_bytes) for p in reversed(files)), self.say)
 
     def _files(self) -> list[Path]:
-        return sorted(self.folder.glob("[0-9]*.checkpoint"))
+        try:
+            return [self.folder / name for name in sorted(fnmatch.filter(os.listdir(self.folder), "[0-9]*.checkpoint"))]
+        except FileNotFoundError:
+            return []
 
 
 @dataclass(frozen=True)
@@ -159,9 +180,13 @@ class SqliteStore:
         data = encode(Checkpoint(_number(round), payload))
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            if not self.path.exists():
+                write_atomically(self.path, _fresh_database())
             with closing(sqlite3.connect(self.path)) as database, database:
                 database.execute("PRAGMA synchronous = FULL")
                 database.execute(_TABLE)
+                if database.execute("SELECT 1 FROM checkpoints WHERE round > ?", (round,)).fetchone():
+                    refuse_if_ahead(self, round)
                 database.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (round, data))
                 database.execute("DELETE FROM checkpoints WHERE round > ?", (round,))
                 kept = "SELECT round FROM checkpoints ORDER BY round DESC LIMIT ?"
@@ -175,6 +200,8 @@ class SqliteStore:
             return None
         try:
             with closing(sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=rw", uri=True)) as database:
+                if not self.path.stat().st_size:
+                    raise StoreError(f"store: {self.path} is empty, {_REMEDY}")
                 if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'checkpoints'").fetchone():
                     return None
                 rounds = database.execute("SELECT round FROM checkpoints ORDER BY round DESC").fetchall()
@@ -209,15 +236,39 @@ def open_store(where: str | Path, *, keep: int = _KEPT, say: Say = _to_stderr) -
     return FileStore(path, keep, say)
 
 
+def refuse_if_ahead(store: Store, round: int) -> None:
+    """Raise `StoreError` where a store's last checkpoint is of a later round than one that would be saved."""
+    found = store.latest()
+    if found is not None and found.round > round:
+        raise StoreError(
+            f"store: it holds round {found.round}, so one that is at round {round} would undo it; go on from its last "
+            "checkpoint, or give another place"
+        )
+
+
 def _first_whole(found: Iterator[tuple[str, Callable[[], bytes]]], say: Say) -> Checkpoint | None:
+    passed: list[str] = []
     for name, read in found:
         try:
-            return decode(read())
+            whole = decode(read())
         except OSError as error:
-            say(f"{name} cannot be read ({error.strerror}), so the one before it is taken")
+            passed.append(f"{name} cannot be read ({error.strerror})")
         except (StoreError, sqlite3.DatabaseError) as error:
-            say(f"{name} is damaged ({error}), so the one before it is taken")
+            passed.append(f"{name} is damaged ({error})")
+        else:
+            for sentence in passed:
+                say(f"{sentence}, so the one before it is taken")
+            return whole
+    if passed:
+        raise StoreError(f"store: no checkpoint can be read: {'; '.join(passed)}; {_REMEDY}")
     return None
+
+
+def _fresh_database() -> bytes:
+    """With the table, so that a file that is empty has been damaged."""
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.execute(_TABLE)
+        return database.serialize()
 
 
 def _number(round: int) -> int:
