@@ -239,6 +239,63 @@ def test_below_the_quorum_the_round_is_tried_again(dataset, vehicles):
     assert str(logged[0]) == "round 1: short: 1 of 4 updates, 2 needed (try 1 of 2)"
 
 
+class Clock:
+    """Time that passes by sleeping only."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("mpt.fleet.server.time", clock)
+    return clock
+
+
+RULES = Rules(least=1, quorum=0.5, wait=600, tries=3)
+
+
+def outage(vehicles, clock, until, *, seen=True):
+    """While vehicle 0 trains, the others go offline, and are back at a time; the server may see that or not."""
+    gone = []
+
+    def first(ask):
+        gone.append(True)
+        return vehicles[0].answer(ask)
+
+    def down():
+        return bool(gone) and clock.now < until
+
+    def others(vehicle):
+        return lambda ask: Failure("error 3: node is offline") if down() else vehicle.answer(ask)
+
+    answers = {f"node {v.name}": first if v.name == "0" else others(v) for v in vehicles}
+    return LocalTransport(answers, away=lambda node, number: seen and down() and node != "node 0")
+
+
+@pytest.mark.parametrize(("back", "seen", "shorts"), [(500, True, 1), (100, False, 2)])
+def test_an_outage_of_most_vehicles_is_waited_out(dataset, vehicles, clock, back, seen, shorts):
+    logged = []
+    made = server(dataset, outage(vehicles, clock, back, seen=seen), rules=RULES, log=logged.extend)
+    finished = next(made.rounds(1))
+    assert finished.updated == 4
+    assert clock.now >= back
+    assert [d.what for d in logged].count("short") == shorts
+
+
+def test_an_outage_that_does_not_end_ends_the_server(dataset, vehicles, clock):
+    with pytest.raises(FleetError, match=r"1 of 4 updates, 2 needed \(try 3 of 3\)"):
+        next(server(dataset, outage(vehicles, clock, float("inf")), rules=RULES).rounds(1))
+    assert clock.now > 2 * RULES.wait
+
+
 def test_no_round_waits_for_ever(dataset, vehicles, tmp_path):
     def silent(ask):
         return Failure("nothing")

@@ -34,7 +34,8 @@ class Rules:
         deadline: seconds that vehicles have to reply in each half of a round.
         quorum: share of the vehicles asked whose update is needed; below it the round is tried again.
         least: so many vehicles must be reachable for a round to begin.
-        wait: seconds to wait for them.
+        wait: seconds to wait for them, and before a further try, which comes after a tenth of it at the soonest, for
+            those that the quorum lacks.
         tries: of a round, before the server stops.
     """
 
@@ -140,14 +141,16 @@ class Server:
         start = time.monotonic()
         train = _Half(self, "train", number)
         for attempt in range(1, self.rules.tries + 1):
-            train.ask(Ask("train", number, self.model, self.tracker.held_out), self._reachable(number))
-            needed, tries = max(1, math.ceil(self.rules.quorum * len(train.asked))), self.rules.tries
+            nodes = self._reachable(number, train.may_suffice)
+            train.ask(Ask("train", number, self.model, self.tracker.held_out), nodes)
+            needed, tries = train.needed(train.asked), self.rules.tries
             if len(train.updates) >= needed:
                 break
             why = f"{len(train.updates)} of {len(train.asked)} updates, {needed} needed (try {attempt} of {tries})"
             self.log([Decision(number, "short", why=why)])
             if attempt == tries:
                 raise FleetError(f"round {number}: {why}; start the server again to go on from round {number - 1}")
+            time.sleep(self.rules.wait / 10)
         model = train.average()
         report, nodes = _Half(self, "report", number), self._reachable(number)
         ask = self._question(number, model, nodes)
@@ -203,14 +206,14 @@ class Server:
             "key": json.dumps(dict(self.key)).encode(),
         }
 
-    def _reachable(self, number: int) -> set[str]:
-        """The nodes to ask: all, since one that has left may be back."""
+    def _reachable(self, number: int, enough: Callable[[set[str]], bool] = lambda _: True) -> set[str]:
+        """The nodes to ask: all, since one that has left may be back. Those that are not `enough` are waited with."""
         until = time.monotonic() + self.rules.wait
         while True:
-            asked = set(self.transport.nodes())
-            if len(asked) >= self.rules.least:
+            asked, over = set(self.transport.nodes()), time.monotonic() > until
+            if len(asked) >= self.rules.least and (over or enough(asked)):
                 return asked
-            if time.monotonic() > until:
+            if over:
                 raise FleetError(
                     f"round {number}: {len(asked)} vehicles can be reached after {self.rules.wait:g} s, at least "
                     f"{self.rules.least} are needed; start the server again to go on from round {number - 1}"
@@ -234,6 +237,14 @@ class _Half:
         self.problems: list[str] = []
         self._layout = RunningAverage(server.architecture)
         self._layout.add(tensors(server.model), 0)
+
+    def needed(self, asked: Collection[str]) -> int:
+        """How many updates the quorum is, of those asked."""
+        return max(1, math.ceil(self.server.rules.quorum * len(asked)))
+
+    def may_suffice(self, nodes: set[str]) -> bool:
+        """Whether the quorum would be met if all of these replied that have not yet."""
+        return len(self.updates) + len(nodes - self._replied) >= self.needed(self.asked | nodes)
 
     def ask(self, ask: Ask, nodes: Collection[str]) -> None:
         """Ask those who have not replied yet."""
