@@ -236,7 +236,12 @@ def test_below_the_quorum_the_round_is_tried_again(dataset, vehicles):
     finished = next(server(dataset, answers, log=logged.extend).rounds(1))
     assert finished.updated == 4
     assert tries == {"0": 2, "1": 2, "2": 2}
-    assert str(logged[0]) == "round 1: short: 1 of 4 updates, 2 needed (try 1 of 2)"
+    assert [str(d) for d in logged[:4]] == [
+        "round 1: vehicle node 0 failed: train: not ready",
+        "round 1: vehicle node 1 failed: train: not ready",
+        "round 1: vehicle node 2 failed: train: not ready",
+        "round 1: short: 1 of 4 updates, 2 needed (try 1 of 2)",
+    ]
 
 
 class Clock:
@@ -301,8 +306,11 @@ def test_no_round_waits_for_ever(dataset, vehicles, tmp_path):
         return Failure("nothing")
 
     mute = {f"node {v.name}": answering(v) if v.name == "0" else silent for v in vehicles}
-    with pytest.raises(FleetError, match=r"round 1: 1 of 4 updates, 2 needed .*start the server again"):
-        next(server(dataset, mute, store=FileStore(tmp_path)).rounds(1))
+    mute["node 1"], logged = spoiled(vehicles[1], nan), []
+    said = r"1 of 4 updates, 2 needed .*; the commonest reason, 4 of 5 times: train: nothing; start the server again"
+    with pytest.raises(FleetError, match=rf"round 1: {said}"):
+        next(server(dataset, mute, store=FileStore(tmp_path), log=logged.extend).rounds(1))
+    assert [d.what for d in logged] == ["refused", "failed", "failed", "short", "failed", "failed", "short"]
     assert FileStore(tmp_path).latest() is None
     nobody = LocalTransport(everybody(vehicles), away=lambda node, number: True)
     with pytest.raises(FleetError, match=r"round 1: 0 vehicles can be reached after 0\.2 s, at least 2 are needed"):
@@ -318,7 +326,10 @@ def test_one_that_vanishes_is_suspected_and_one_that_returns_is_measured_again(d
     logged = []
     answers = everybody(vehicles, **{f"_{OWNER}": at_times})
     rounds = list(server(dataset, answers, log=logged.extend).rounds(5))
-    mine = [(d.round, d.what) for d in logged if d.what != "joined"]
+    assert {(d.round, d.vehicle, d.why) for d in logged if d.what == "failed"} == {
+        (number, str(OWNER), f"{half}: gone") for number in (3, 4) for half in ("train", "report")
+    }
+    mine = [(d.round, d.what) for d in logged if d.what not in ("joined", "failed")]
     assert mine[:2] == [(3, "suspected"), (3, "deposited")]
     assert (4, "departed") in mine
     assert (4, "held-out") in mine

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Arrays, Ask, Failure, Kind, Reply, Transport, fingerprint, nbytes
-from mpt.fleet.roster import Decision, check_id
+from mpt.fleet.roster import Decision, check_id, printable
 from mpt.fleet.store import TRACKER, Store
 from mpt.fleet.tracker import Outcome, Tracker
 from mpt.fleet.vehicle import arrays, tensors
@@ -149,7 +150,9 @@ class Server:
             why = f"{len(train.updates)} of {len(train.asked)} updates, {needed} needed (try {attempt} of {tries})"
             self.log([Decision(number, "short", why=why)])
             if attempt == tries:
-                raise FleetError(f"round {number}: {why}; start the server again to go on from round {number - 1}")
+                raise FleetError(
+                    f"round {number}: {why}{train.mostly}; start the server again to go on from round {number - 1}"
+                )
             time.sleep(self.rules.wait / 10)
         model = train.average()
         report, nodes = _Half(self, "report", number), self._reachable(number)
@@ -162,7 +165,7 @@ class Server:
         problems = (*train.problems, *report.problems, *outcome.problems)
         self.tracker.state = replace(self.tracker.state, problems=problems)
         outcome = replace(outcome, problems=problems)
-        self.log([*train.decisions, *report.decisions, *outcome.decisions])
+        self.log(outcome.decisions)
         asked, updated, received = len(train.asked), len(train.updates), train.received + report.received
         sent = train.sent * nbytes(model) + report.sent * (nbytes(model) + len(ask.request))
         sent += len(ask.wanting) * sum(map(nbytes, ask.models.values()))
@@ -233,8 +236,8 @@ class _Half:
         self.answers: dict[str, bytes] = {}
         self.rounds: dict[str, int] = {}
         self.leaving: set[str] = set()
-        self.decisions: list[Decision] = []
         self.problems: list[str] = []
+        self._reasons: Counter[str] = Counter()
         self._layout = RunningAverage(server.architecture)
         self._layout.add(tensors(server.model), 0)
 
@@ -247,22 +250,39 @@ class _Half:
         return len(self.updates) + len(nodes - self._replied) >= self.needed(self.asked | nodes)
 
     def ask(self, ask: Ask, nodes: Collection[str]) -> None:
-        """Ask those who have not replied yet."""
+        """Ask those who have not replied yet; whatever is wrong is logged before anything else is decided."""
         self.asked |= set(nodes)
-        silent = set(nodes) - self._replied
+        silent, wrong = set(nodes) - self._replied, list[Decision]()
+        known = {node: vehicle for vehicle, node in self.server.nodes.items()}
         self.sent += len(silent)
+
+        def failed(node: str, why: str) -> None:
+            self.problems.append(f"{self.kind}: node {node}: {why}")
+            wrong.append(Decision(self.number, "failed", known.get(node, node), (), f"{self.kind}: {why}"))
+
         for node, reply in self.server.transport.ask(ask, sorted(silent), self.server.rules.deadline):
             silent.discard(node)
             if isinstance(reply, Failure):
-                self.problems.append(f"{self.kind}: node {node}: {reply.why}")
+                failed(node, reply.why)
                 continue
             self._replied.add(node)
             try:
                 self._take(reply)
                 self.server.nodes[reply.vehicle] = node
             except (FleetError, LearningError) as error:
-                self.decisions.append(Decision(self.number, "refused", reply.vehicle, (), f"{self.kind}: {error}"))
-        self.problems += [f"{self.kind}: node {node}: no reply within the deadline" for node in sorted(silent)]
+                wrong.append(Decision(self.number, "refused", reply.vehicle, (), f"{self.kind}: {error}"))
+        for node in sorted(silent):
+            failed(node, "no reply within the deadline")
+        self._reasons.update(decision.why for decision in wrong)
+        self.server.log(wrong)
+
+    @property
+    def mostly(self) -> str:
+        """The commonest reason for which updates are missing, for a sentence."""
+        if not self._reasons:
+            return ""
+        why, times = self._reasons.most_common(1)[0]
+        return f"; the commonest reason, {times} of {self._reasons.total()} times: {printable(why)}"
 
     def _take(self, reply: Reply) -> None:
         check_id(reply.vehicle)
