@@ -17,10 +17,15 @@ from mpt.fleet.errors import FleetError
 from mpt.fleet.roster import Decision
 
 
+def stamp(time: datetime) -> str:
+    """A time as the logs have it."""
+    return time.isoformat(timespec="microseconds")
+
+
 def record(decision: Decision, time: datetime) -> dict[str, Any]:
     """A decision as the JSON object of its line."""
     return {
-        "time": time.isoformat(timespec="microseconds"),
+        "time": stamp(time),
         "round": decision.round,
         "event": decision.what,
         "vehicle": decision.vehicle or None,
@@ -29,7 +34,8 @@ def record(decision: Decision, time: datetime) -> dict[str, Any]:
     }
 
 
-def _now() -> datetime:
+def now() -> datetime:
+    """The time, in UTC."""
     return datetime.now(UTC)
 
 
@@ -48,7 +54,7 @@ class DecisionLog:
 
     path: Path | str | None = None
     stream: TextIO | None = field(default_factory=lambda: sys.stderr)
-    clock: Callable[[], datetime] = _now
+    clock: Callable[[], datetime] = now
 
     def write(self, decisions: Iterable[Decision]) -> None:
         """Log decisions, in one piece and to the disk."""

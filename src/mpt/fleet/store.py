@@ -6,7 +6,7 @@ nobody begins anew over them unasked.
 
     magic   "MPT store 1\\n"
     digest  32 bytes, SHA-256 of all that follows
-    header  uint64 length, JSON: {"round": ..., "parts": [[name, size], ...]}
+    header  uint64 length, JSON: {"round": ..., "time": ..., "parts": [[name, size], ...]}
     parts   one after the other
 """
 
@@ -17,9 +17,10 @@ import os
 import sqlite3
 import struct
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -55,10 +56,12 @@ class Checkpoint:
     Attributes:
         round: the last round that was finished.
         payload: bytes by name.
+        time: when it was saved, in seconds since 1970; None where the store did not write that yet.
     """
 
     round: int
     payload: Mapping[str, bytes]
+    time: float | None = field(default=None, compare=False)
 
 
 class Store(Protocol):
@@ -84,7 +87,8 @@ class Store(Protocol):
 def encode(checkpoint: Checkpoint) -> bytes:
     """A checkpoint as bytes."""
     parts = sorted(checkpoint.payload.items())
-    header = json.dumps({"round": checkpoint.round, "parts": [[name, len(data)] for name, data in parts]}).encode()
+    about = {"round": checkpoint.round, "time": checkpoint.time, "parts": [[name, len(data)] for name, data in parts]}
+    header = json.dumps(about).encode()
     content = b"".join([_LENGTH.pack(len(header)), header, *(data for _, data in parts)])
     return _MAGIC + hashlib.sha256(content).digest() + content
 
@@ -104,7 +108,7 @@ def decode(data: bytes) -> Checkpoint:
     for name, length in header["parts"]:
         payload[name] = bytes(content[at : at + length])
         at += length
-    return Checkpoint(header["round"], payload)
+    return Checkpoint(header["round"], payload, header.get("time"))
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ class FileStore:
             later = [path for path in self._files() if path.name > name]
             if later:
                 refuse_if_ahead(self, round)
-            write_atomically(self.folder / name, encode(Checkpoint(round, payload)))
+            write_atomically(self.folder / name, encode(Checkpoint(round, payload, time.time())))
             _to_disk(self.folder)
             for damaged in later:
                 damaged.unlink(missing_ok=True)
@@ -177,7 +181,7 @@ class SqliteStore:
 
     def save(self, round: int, payload: Mapping[str, bytes]) -> None:
         """Insert, remove the old ones, and commit, in one transaction."""
-        data = encode(Checkpoint(_number(round), payload))
+        data = encode(Checkpoint(_number(round), payload, time.time()))
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if not self.path.exists():

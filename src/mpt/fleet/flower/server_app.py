@@ -19,7 +19,7 @@ from mpt.fleet.flower.config import AppConfig, names
 from mpt.fleet.flower.transport import FlowerTransport
 from mpt.fleet.holdings import loaded
 from mpt.fleet.judge import judge
-from mpt.fleet.log import DecisionLog, append
+from mpt.fleet.log import DecisionLog, append, now, stamp
 from mpt.fleet.server import Finished, Server
 from mpt.fleet.settings import Settings
 from mpt.fleet.store import open_store
@@ -151,6 +151,7 @@ def folder_of(config: AppConfig) -> Path | None:
 def summary(finished: Finished, ready: Ready) -> dict[str, Any]:
     """A round as a line of `rounds.jsonl`."""
     record: dict[str, Any] = {
+        "time": stamp(now()),
         "round": finished.round,
         "asked": finished.asked,
         "updated": finished.updated,
