@@ -24,6 +24,8 @@ from mpt.learning import Classifier, LearningError, RunningAverage
 
 Log = Callable[[Collection[Decision]], None]
 MOST_SAMPLES = 2**31
+VERSION = "mpt"
+"""The release, in a server's key."""
 _KEPT = "model of round "
 
 
@@ -90,7 +92,8 @@ class Server:
         model: the global model.
         tracker: who is there, and what departed classes look like.
         transport: carries the messages.
-        key: what a checkpoint must agree in, to be gone on from.
+        key: what a checkpoint must agree in, to be gone on from; but `VERSION` and what only one of both knows may differ,
+            which is said: formats have versions of their own.
         kept: the global models that the tracker needs, by round: reference models, and those that may become one.
         nodes: where each vehicle was reached last.
         resumed: whether it goes on from a checkpoint, so that vehicles may have lost what they kept.
@@ -118,10 +121,10 @@ class Server:
         if found is None:
             return 0
         there, here = json.loads(found.payload["key"]), json.loads(json.dumps(dict(self.key)))
-        for name in sorted({*there, *here}):
-            if there.get(name) != here.get(name):
+        for name in sorted((there.keys() & here.keys()) - {VERSION}):
+            if there[name] != here[name]:
                 raise FleetError(
-                    f"store: it holds a fleet with {name} {there.get(name)!r}, not {here.get(name)!r}; "
+                    f"store: it holds a fleet with {name} {there[name]!r}, not {here[name]!r}; "
                     "give another state folder, or the same settings"
                 )
         self.model = unpacked(found.payload["model"])
@@ -130,7 +133,8 @@ class Server:
         self.kept = {number: unpacked(part) for number, part in parts.items()}
         self._keep(found.round)
         self.resumed = True
-        self.log([Decision(found.round, "resumed", why="the server goes on after this round, from its checkpoint")])
+        why = "the server goes on after this round, from its checkpoint" + _upgraded(there, here)
+        self.log([Decision(found.round, "resumed", why=why)])
         return found.round
 
     def rounds(self, last: int) -> Iterator[Finished]:
@@ -309,6 +313,16 @@ class _Half:
             assert reply.model is not None
             running.add(tensors(reply.model), reply.samples)
         return arrays(running.state())
+
+
+def _upgraded(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """What differs between a checkpoint's key and the server's and is no reason not to go on, for a sentence."""
+    said = ""
+    if there.get(VERSION) != here.get(VERSION):
+        said += f", which mpt {there.get(VERSION)} has written; this is mpt {here.get(VERSION)}"
+    if unknown := sorted((there.keys() ^ here.keys()) - {VERSION}):
+        said += f"; settings that only one of both knows: {', '.join(unknown)}"
+    return said
 
 
 def _order(vehicle: str) -> tuple[int, str]:

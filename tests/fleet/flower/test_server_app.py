@@ -8,6 +8,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 pytest.importorskip("flwr", reason="the extra fleet is not installed")
 
+import mpt
+from mpt.fleet import FleetError
 from mpt.fleet.flower.config import AppConfig
 from mpt.fleet.flower.server_app import serve
 from mpt.fleet.flower.vehicle_app import vehicle_app
@@ -31,6 +33,11 @@ def run(state, **changed):
     serve(AppConfig(**{**SETTINGS, "state": str(state), **changed}), grid)
 
 
+def resumed(state):
+    (said,) = [line["why"] for line in lines(state / "decisions.jsonl") if line["event"] == "resumed"]
+    return said
+
+
 def lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -42,3 +49,25 @@ def test_a_round_says_when_it_ended(tmp_path):
     times = [datetime.fromisoformat(line["time"]) for line in found]
     assert times == sorted(times)
     assert times[-1] <= datetime.fromisoformat(read_status(open_store(tmp_path)).time)
+
+
+def test_a_new_release_goes_on_and_says_so(tmp_path, monkeypatch):
+    before = mpt.__version__
+    run(tmp_path, num_rounds=1)
+    monkeypatch.setattr("mpt.__version__", "99.1")
+    run(tmp_path)
+    assert f"which mpt {before} has written; this is mpt 99.1" in resumed(tmp_path)
+    assert read_status(open_store(tmp_path)).round == 2
+    assert json.loads(open_store(tmp_path).latest().payload["key"])["mpt"] == "99.1"
+
+
+def test_a_setting_that_an_older_release_did_not_have_is_said(tmp_path):
+    run(tmp_path, num_rounds=1)
+    payload = dict(open_store(tmp_path).latest().payload)
+    key = json.loads(payload["key"])
+    del key["ridge"]
+    open_store(tmp_path).save(1, {**payload, "key": json.dumps(key).encode()})
+    run(tmp_path)
+    assert resumed(tmp_path).endswith("; settings that only one of both knows: ridge")
+    with pytest.raises(FleetError, match=r"it holds a fleet with lr 0\.01, not 0\.5"):
+        run(tmp_path, num_rounds=3, lr=0.5)

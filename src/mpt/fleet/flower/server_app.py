@@ -20,7 +20,7 @@ from mpt.fleet.flower.transport import FlowerTransport
 from mpt.fleet.holdings import loaded
 from mpt.fleet.judge import judge
 from mpt.fleet.log import DecisionLog, append, now, stamp
-from mpt.fleet.server import Finished, Server
+from mpt.fleet.server import VERSION, Finished, Server
 from mpt.fleet.settings import Settings
 from mpt.fleet.store import open_store
 from mpt.fleet.tracker import Tracker
@@ -132,7 +132,7 @@ def server_of(config: AppConfig, ready: Ready, grid: Grid) -> Server:
         tracker,
         FlowerTransport(grid, config.vehicle_ids),  # type: ignore[arg-type]
         config.rules,
-        {**key, **built, "mpt": mpt.__version__, "class_names": list(ready.classes)},
+        {**key, **built, VERSION: mpt.__version__, "class_names": list(ready.classes)},
         open_store(config.state) if config.state else None,
         log.write,
     )
