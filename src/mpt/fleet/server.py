@@ -92,8 +92,8 @@ class Server:
         model: the global model.
         tracker: who is there, and what departed classes look like.
         transport: carries the messages.
-        key: what a checkpoint must agree in, to be gone on from; but `VERSION` and what only one of both knows may differ,
-            which is said: formats have versions of their own.
+        key: what a checkpoint must agree in, to be gone on from; but `VERSION` and what only one of both knows may
+            differ, which is said: formats have versions of their own.
         kept: the global models that the tracker needs, by round: reference models, and those that may become one.
         nodes: where each vehicle was reached last.
         resumed: whether it goes on from a checkpoint, so that vehicles may have lost what they kept.
