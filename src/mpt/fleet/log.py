@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from mpt.federation.files import owners, private_folder
 from mpt.fleet.errors import FleetError
 from mpt.fleet.roster import Decision
 
@@ -69,8 +70,8 @@ class DecisionLog:
 def append(path: Path, lines: str) -> None:
     """Add whole lines to a file; one that a killed server left unfinished is ended first and spoils no other."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b") as file:
+        private_folder(path.parent)
+        with open(path, "a+b", opener=owners) as file:
             if file.tell():
                 file.seek(-1, os.SEEK_END)
                 lines = lines if file.read(1) == b"\n" else "\n" + lines

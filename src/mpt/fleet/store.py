@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from mpt.federation.files import write_atomically
+from mpt.federation.files import private_folder, write_atomically
 from mpt.fleet.errors import FleetError
 
 _MAGIC = b"MPT store 1\n"
@@ -113,7 +113,7 @@ def decode(data: bytes) -> Checkpoint:
 
 @dataclass(frozen=True)
 class FileStore:
-    """One file a round in a folder, made where it is missing.
+    """One file a round in a folder, made where it is missing; what is made is for its owner's eyes only.
 
     Attributes:
         folder: the folder.
@@ -133,11 +133,11 @@ class FileStore:
         """Write beside, to the disk, then in place."""
         name = f"{_number(round):09d}.checkpoint"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            private_folder(self.folder)
             later = [path for path in self._files() if path.name > name]
             if later:
                 refuse_if_ahead(self, round)
-            write_atomically(self.folder / name, encode(Checkpoint(round, payload, time.time())))
+            write_atomically(self.folder / name, encode(Checkpoint(round, payload, time.time())), private=True)
             _to_disk(self.folder)
             for damaged in later:
                 damaged.unlink(missing_ok=True)
@@ -163,7 +163,7 @@ class FileStore:
 
 @dataclass(frozen=True)
 class SqliteStore:
-    """One row a round in an SQLite file, made where it is missing.
+    """One row a round in an SQLite file, made where it is missing, for its owner's eyes only.
 
     Attributes:
         path: the file.
@@ -183,9 +183,9 @@ class SqliteStore:
         """Insert, remove the old ones, and commit, in one transaction."""
         data = encode(Checkpoint(_number(round), payload, time.time()))
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(self.path.parent)
             if not self.path.exists():
-                write_atomically(self.path, _fresh_database())
+                write_atomically(self.path, _fresh_database(), private=True)
             with closing(sqlite3.connect(self.path)) as database, database:
                 database.execute("PRAGMA synchronous = FULL")
                 database.execute(_TABLE)
@@ -219,7 +219,7 @@ class SqliteStore:
             raise StoreError(f"store: {self.path} cannot be read ({error})") from error
 
 
-def open_store(where: str | Path, *, keep: int = _KEPT, say: Say = _to_stderr) -> Store:
+def open_store(where: str | Path, *, keep: int = _KEPT, say: Say = _to_stderr) -> FileStore | SqliteStore:
     """The store at `where`: "sqlite:PATH" or an SQLite file, else a folder.
 
     Example:

@@ -1,6 +1,7 @@
 """The server's app as an operator meets it: its state folder, its logs, its second start."""
 
 import json
+import os
 from datetime import datetime
 
 import pytest
@@ -71,3 +72,29 @@ def test_a_setting_that_an_older_release_did_not_have_is_said(tmp_path):
     assert resumed(tmp_path).endswith("; settings that only one of both knows: ridge")
     with pytest.raises(FleetError, match=r"it holds a fleet with lr 0\.01, not 0\.5"):
         run(tmp_path, num_rounds=3, lr=0.5)
+
+
+@pytest.mark.parametrize("kind", ["", "sqlite:"])
+def test_what_it_writes_is_for_its_owner_only(tmp_path, kind):
+    before = os.umask(0o022)
+    try:
+        folder = tmp_path / "state"
+        run(f"{kind}{folder}{'/fleet.db' if kind else ''}", num_rounds=1)
+    finally:
+        os.umask(before)
+    checkpoint = "fleet.db" if kind else "000000001.checkpoint"
+    modes = {path.name: path.stat().st_mode & 0o777 for path in [folder, *folder.iterdir()]}
+    assert modes == {"state": 0o700, checkpoint: 0o600, "decisions.jsonl": 0o600, "rounds.jsonl": 0o600}
+
+
+def test_an_sqlite_file_may_be_named_as_such(tmp_path):
+    run(f"sqlite:{tmp_path}/fleet.db", num_rounds=1)
+    run(tmp_path / "fleet.db")
+    assert read_status(open_store(tmp_path / "fleet.db")).round == 2
+    assert [line["round"] for line in lines(tmp_path / "rounds.jsonl")] == [1, 2]
+    with pytest.raises(FleetError, match="is a file but no SQLite database, should be one or a folder"):
+        run(tmp_path / "rounds.jsonl")
+    with pytest.raises(
+        FleetError, match=r"state: .* cannot be made \(Not a directory\), should be a folder or sqlite:PATH"
+    ):
+        run(tmp_path / "rounds.jsonl" / "state")

@@ -13,7 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 
 import mpt
 from mpt.data import Dataset
-from mpt.federation.files import TakenError, alone
+from mpt.federation.files import TakenError, alone, private_folder
 from mpt.fleet.errors import FleetError
 from mpt.fleet.flower.config import AppConfig, names
 from mpt.fleet.flower.transport import FlowerTransport
@@ -22,7 +22,7 @@ from mpt.fleet.judge import judge
 from mpt.fleet.log import DecisionLog, append, now, stamp
 from mpt.fleet.server import VERSION, Finished, Server
 from mpt.fleet.settings import Settings
-from mpt.fleet.store import open_store
+from mpt.fleet.store import SqliteStore, open_store
 from mpt.fleet.tracker import Tracker
 from mpt.fleet.vehicle import arrays
 from mpt.learning import Classifier, build
@@ -142,9 +142,14 @@ def folder_of(config: AppConfig) -> Path | None:
     """Where logs go: into the state folder, or beside the state file."""
     if not config.state:
         return None
-    name = config.state.removeprefix("sqlite:")
-    folder = Path(name).parent if name != config.state else Path(name)
-    folder.mkdir(parents=True, exist_ok=True)
+    store = open_store(config.state)
+    folder = store.path.parent if isinstance(store, SqliteStore) else store.folder
+    try:
+        private_folder(folder)
+    except OSError as error:
+        raise FleetError(
+            f"state: {folder} cannot be made ({error.strerror}), should be a folder or sqlite:PATH"
+        ) from None
     return folder
 
 
