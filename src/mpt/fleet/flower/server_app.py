@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -176,6 +176,17 @@ def summary(finished: Finished, ready: Ready) -> dict[str, Any]:
     return record
 
 
+def tracked_classes(record: Mapping[str, Any]) -> str:
+    """The tracked classes of a round's line, with their verdicts.
+
+    Example:
+        >>> tracked_classes({"tracked": ["car", "truck"], "verdicts": {"truck": "degraded"}})
+        'car, truck (degraded)'
+    """
+    verdicts = {name: f" ({verdict})" for name, verdict in record["verdicts"].items()}
+    return ", ".join(f"{name}{verdicts.get(name, '')}" for name in record["tracked"])
+
+
 def sentence(record: dict[str, Any], config: AppConfig) -> str:
     """The same for people."""
     scores = ""
@@ -183,9 +194,7 @@ def sentence(record: dict[str, Any], config: AppConfig) -> str:
         scores = f", accuracy {record['accuracy']:.3f}"
         if config.rare in record["f1"]:
             scores += f", F1 of {config.rare} {record['f1'][config.rare]:.3f}"
-    verdicts = {name: f" ({verdict})" for name, verdict in record["verdicts"].items()}
-    named = ", ".join(f"{name}{verdicts.get(name, '')}" for name in record["tracked"])
-    tracked = f", tracked: {named}" if named else ""
+    tracked = f", tracked: {tracked_classes(record)}" if record["tracked"] else ""
     return (
         f"round {record['round']} of {config.num_rounds}: {record['updated']} of {record['asked']} updates, "
         f"{record['answered']} reports, {record['seconds']:.1f} s{scores}{tracked}"
