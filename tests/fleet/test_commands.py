@@ -1,6 +1,7 @@
 """The commands for operators as they meet them."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -34,7 +35,7 @@ def where(request, tmp_path):
 def test_status_as_a_table(where):
     done = call("fleet", "status", where)
     assert done.exit_code == 0
-    assert "after round 6" in done.output
+    assert re.search(r"after round 6, 20\d\d-\d\d-\d\dT[\d:.]+\+00:00", done.output)
     lines = {line.split()[0]: line for line in done.output.splitlines() if line.strip()}
     assert lines["a"].split()[1:3] == ["departed", "5"]
     assert "departed, deposit of round 3 made in 4" in lines[str(RARE)]

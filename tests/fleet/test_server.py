@@ -132,6 +132,23 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_result(dataset, vehicles, c
         same(left, right)
 
 
+def test_a_state_that_cannot_be_read_is_neither_gone_on_from_nor_written_over(dataset, vehicles, calm, tmp_path):
+    list(server(dataset, everybody(vehicles), store=FileStore(tmp_path)).rounds(3))
+    files = sorted(tmp_path.glob("*.checkpoint"))
+    whole = files[0].read_bytes()
+    for path in files:
+        path.write_bytes(path.read_bytes()[:1000])
+    again = server(dataset, everybody(vehicles), store=FileStore(tmp_path))
+    with pytest.raises(FleetError, match="no checkpoint can be read"):
+        again.resume()
+    assert {path.stat().st_size for path in tmp_path.glob("*.checkpoint")} == {1000}
+    files[0].write_bytes(whole)
+    assert again.resume() == 1
+    for left, right in zip(again.rounds(3), calm[1:3], strict=True):
+        same(left, right)
+    assert FileStore(tmp_path).latest().round == 3
+
+
 def test_a_state_of_other_settings_is_not_gone_on_from(dataset, vehicles, tmp_path):
     list(server(dataset, everybody(vehicles), store=FileStore(tmp_path), key={"lr": 0.01}).rounds(1))
     other = server(dataset, everybody(vehicles), store=FileStore(tmp_path), key={"lr": 0.02})
@@ -219,7 +236,69 @@ def test_below_the_quorum_the_round_is_tried_again(dataset, vehicles):
     finished = next(server(dataset, answers, log=logged.extend).rounds(1))
     assert finished.updated == 4
     assert tries == {"0": 2, "1": 2, "2": 2}
-    assert str(logged[0]) == "round 1: short: 1 of 4 updates, 2 needed (try 1 of 2)"
+    assert [str(d) for d in logged[:4]] == [
+        "round 1: vehicle node 0 failed: train: not ready",
+        "round 1: vehicle node 1 failed: train: not ready",
+        "round 1: vehicle node 2 failed: train: not ready",
+        "round 1: short: 1 of 4 updates, 2 needed (try 1 of 2)",
+    ]
+
+
+class Clock:
+    """Time that passes by sleeping only."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("mpt.fleet.server.time", clock)
+    return clock
+
+
+RULES = Rules(least=1, quorum=0.5, wait=600, tries=3)
+
+
+def outage(vehicles, clock, until, *, seen=True):
+    """While vehicle 0 trains, the others go offline, and are back at a time; the server may see that or not."""
+    gone = []
+
+    def first(ask):
+        gone.append(True)
+        return vehicles[0].answer(ask)
+
+    def down():
+        return bool(gone) and clock.now < until
+
+    def others(vehicle):
+        return lambda ask: Failure("error 3: node is offline") if down() else vehicle.answer(ask)
+
+    answers = {f"node {v.name}": first if v.name == "0" else others(v) for v in vehicles}
+    return LocalTransport(answers, away=lambda node, number: seen and down() and node != "node 0")
+
+
+@pytest.mark.parametrize(("back", "seen", "shorts"), [(500, True, 1), (100, False, 2)])
+def test_an_outage_of_most_vehicles_is_waited_out(dataset, vehicles, clock, back, seen, shorts):
+    logged = []
+    made = server(dataset, outage(vehicles, clock, back, seen=seen), rules=RULES, log=logged.extend)
+    finished = next(made.rounds(1))
+    assert finished.updated == 4
+    assert clock.now >= back
+    assert [d.what for d in logged].count("short") == shorts
+
+
+def test_an_outage_that_does_not_end_ends_the_server(dataset, vehicles, clock):
+    with pytest.raises(FleetError, match=r"1 of 4 updates, 2 needed \(try 3 of 3\)"):
+        next(server(dataset, outage(vehicles, clock, float("inf")), rules=RULES).rounds(1))
+    assert clock.now > 2 * RULES.wait
 
 
 def test_no_round_waits_for_ever(dataset, vehicles, tmp_path):
@@ -227,8 +306,11 @@ def test_no_round_waits_for_ever(dataset, vehicles, tmp_path):
         return Failure("nothing")
 
     mute = {f"node {v.name}": answering(v) if v.name == "0" else silent for v in vehicles}
-    with pytest.raises(FleetError, match=r"round 1: 1 of 4 updates, 2 needed .*start the server again"):
-        next(server(dataset, mute, store=FileStore(tmp_path)).rounds(1))
+    mute["node 1"], logged = spoiled(vehicles[1], nan), []
+    said = r"1 of 4 updates, 2 needed .*; the commonest reason, 4 of 5 times: train: nothing; start the server again"
+    with pytest.raises(FleetError, match=rf"round 1: {said}"):
+        next(server(dataset, mute, store=FileStore(tmp_path), log=logged.extend).rounds(1))
+    assert [d.what for d in logged] == ["refused", "failed", "failed", "short", "failed", "failed", "short"]
     assert FileStore(tmp_path).latest() is None
     nobody = LocalTransport(everybody(vehicles), away=lambda node, number: True)
     with pytest.raises(FleetError, match=r"round 1: 0 vehicles can be reached after 0\.2 s, at least 2 are needed"):
@@ -244,7 +326,10 @@ def test_one_that_vanishes_is_suspected_and_one_that_returns_is_measured_again(d
     logged = []
     answers = everybody(vehicles, **{f"_{OWNER}": at_times})
     rounds = list(server(dataset, answers, log=logged.extend).rounds(5))
-    mine = [(d.round, d.what) for d in logged if d.what != "joined"]
+    assert {(d.round, d.vehicle, d.why) for d in logged if d.what == "failed"} == {
+        (number, str(OWNER), f"{half}: gone") for number in (3, 4) for half in ("train", "report")
+    }
+    mine = [(d.round, d.what) for d in logged if d.what not in ("joined", "failed")]
     assert mine[:2] == [(3, "suspected"), (3, "deposited")]
     assert (4, "departed") in mine
     assert (4, "held-out") in mine

@@ -1,5 +1,6 @@
 """What an operator sees."""
 
+import hashlib
 import json
 import re
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpt.fleet.status import prometheus, read_status, status_of
-from mpt.fleet.store import TRACKER, FileStore, StoreError
+from mpt.fleet.store import TRACKER, Checkpoint, FileStore, StoreError, decode, open_store
 from tests.fleet.fleets import RARE, Fleet, paper_fleet, tracker
 
 
@@ -123,6 +124,29 @@ def test_a_store_without_a_tracker(tmp_path):
     store.save(3, {"model": b""})
     with pytest.raises(StoreError, match="round 3 has model, should have 'tracker'"):
         read_status(store)
+
+
+@pytest.mark.parametrize("place", ["folder", "sqlite:fleet.db"])
+def test_when_the_last_round_was_is_the_checkpoints_own_record(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store, server = open_store(place), tracker()
+    for seconds in (1763208000.25, 1763208060.5):
+        monkeypatch.setattr("mpt.fleet.store.time.time", lambda now=seconds: now)
+        server.close(paper_fleet().answers(server.request()))
+        store.save(server.round, {TRACKER: server.to_bytes()})
+    status = read_status(open_store(place))
+    assert status.time == "2025-11-15T12:01:00.500000+00:00"
+    assert "\nmpt_fleet_last_round_timestamp_seconds 1763208060.5\n" in prometheus(status)
+    without = prometheus(status_of(server.state))
+    assert re.search("^mpt_fleet_last_round", without, flags=re.MULTILINE) is None
+
+
+def test_a_checkpoint_from_before_times_were_written():
+    header = json.dumps({"round": 3, "parts": [["x", 2]]}).encode()
+    content = len(header).to_bytes(8, "little") + header + b"ab"
+    old = b"MPT store 1\n" + hashlib.sha256(content).digest() + content
+    assert decode(old) == Checkpoint(3, {"x": b"ab"})
+    assert decode(old).time is None
 
 
 def test_a_fleet_that_nobody_has_joined(tmp_path):

@@ -75,18 +75,66 @@ def test_a_damaged_one_is_said_and_the_one_before_is_taken(kind, tmp_path):
     assert "9" in said[0]
     assert "not as it was written" in said[0]
     damage(store, 8)
-    damage(store, 7)
-    assert store.latest() is None
+    assert store.latest().round == 7
     store.save(8, {"x": b"again"})
     assert store.latest() == Checkpoint(8, {"x": b"again"})
+    said.clear()
+    store.save(9, {"x": b"again"})
+    assert store.latest().round == 9
+    assert said == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_server_that_began_anew_finds_what_it_saved_last(kind, tmp_path):
+def test_where_none_can_be_read_nobody_begins_anew(kind, tmp_path):
     store = make(kind, tmp_path)
-    for number in (98, 99, 100, 1):
+    for number in (18, 19, 20):
+        store.save(number, {"x": b"y" * 100})
+        damage(store, number)
+    before = contents(store)
+    for call in (store.latest, lambda: store.save(1, {"x": b""})):
+        with pytest.raises(StoreError, match=r"no checkpoint can be read: .*20.*19.*18.*; restore it from a backup"):
+            call()
+    assert contents(store) == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_round_below_what_is_there_is_refused(kind, tmp_path):
+    store = make(kind, tmp_path, say=lambda _: None)
+    for number in (98, 99, 100):
         store.save(number, {"x": b""})
-    assert store.latest().round == 1
+    damage(store, 100)
+    before = contents(store)
+    with pytest.raises(StoreError, match="it holds round 99, so one that is at round 1 would undo it"):
+        store.save(1, {"x": b""})
+    assert contents(store) == before
+
+
+def contents(store):
+    if isinstance(store, FileStore):
+        return {path.name: path.read_bytes() for path in store.folder.iterdir()}
+    with sqlite3.connect(store.path) as database:
+        return dict(database.execute("SELECT round, data FROM checkpoints"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_empty_file_is_no_new_place(kind, tmp_path):
+    store = make(kind, tmp_path)
+    store.save(3, {"x": b"y"})
+    path = store.folder / "000000003.checkpoint" if kind == "files" else store.path
+    path.write_bytes(b"")
+    with pytest.raises(StoreError, match="restore it"):
+        store.latest()
+    path.unlink()
+    assert store.latest() is None
+
+
+def test_files_that_cannot_be_opened_are_no_new_place(tmp_path):
+    (tmp_path / "000000003.checkpoint").mkdir()
+    with pytest.raises(StoreError, match=r"cannot be read \(Is a directory\); restore it"):
+        FileStore(tmp_path).latest()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"cannot be read \(Not a directory\)"):
+        FileStore(tmp_path / "file").latest()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,14 +7,26 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write beside `path`, to the disk, and then put in its place."""
+def write_atomically(path: Path, data: bytes, *, private: bool = False) -> None:
+    """Write beside `path`, to the disk, and then put in its place; `private`: for its owner's eyes only."""
     partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as file:
+    if private:
+        partial.unlink(missing_ok=True)
+    with open(partial, "wb", opener=owners if private else None) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
     os.replace(partial, path)
+
+
+def owners(path: str, flags: int) -> int:
+    """An `opener` for `open`: a file that is made is for its owner's eyes only."""
+    return os.open(path, flags, 0o600)
+
+
+def private_folder(path: Path) -> None:
+    """Make a folder for its owner's eyes only; one that is there stays as it is."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 class TakenError(OSError):

@@ -103,7 +103,8 @@ def status(
 
 
 def _print_status(found: Status) -> None:
-    vehicles = _table("vehicle", "state", "since round", "seen in round", "samples", title=f"after round {found.round}")
+    when = f"after round {found.round}{f', {found.time}' if found.time else ''}"
+    vehicles = _table("vehicle", "state", "since round", "seen in round", "samples", title=when)
     for v in found.vehicles:
         _add(vehicles, v.vehicle, v.state, v.since, v.seen, "" if v.samples is None else v.samples)
     _show(vehicles)

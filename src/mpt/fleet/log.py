@@ -13,14 +13,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from mpt.federation.files import owners, private_folder
 from mpt.fleet.errors import FleetError
 from mpt.fleet.roster import Decision
+
+
+def stamp(time: datetime) -> str:
+    """A time as the logs have it."""
+    return time.isoformat(timespec="microseconds")
 
 
 def record(decision: Decision, time: datetime) -> dict[str, Any]:
     """A decision as the JSON object of its line."""
     return {
-        "time": time.isoformat(timespec="microseconds"),
+        "time": stamp(time),
         "round": decision.round,
         "event": decision.what,
         "vehicle": decision.vehicle or None,
@@ -29,7 +35,8 @@ def record(decision: Decision, time: datetime) -> dict[str, Any]:
     }
 
 
-def _now() -> datetime:
+def now() -> datetime:
+    """The time, in UTC."""
     return datetime.now(UTC)
 
 
@@ -48,7 +55,7 @@ class DecisionLog:
 
     path: Path | str | None = None
     stream: TextIO | None = field(default_factory=lambda: sys.stderr)
-    clock: Callable[[], datetime] = _now
+    clock: Callable[[], datetime] = now
 
     def write(self, decisions: Iterable[Decision]) -> None:
         """Log decisions, in one piece and to the disk."""
@@ -63,8 +70,8 @@ class DecisionLog:
 def append(path: Path, lines: str) -> None:
     """Add whole lines to a file; one that a killed server left unfinished is ended first and spoils no other."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b") as file:
+        private_folder(path.parent)
+        with open(path, "a+b", opener=owners) as file:
             if file.tell():
                 file.seek(-1, os.SEEK_END)
                 lines = lines if file.read(1) == b"\n" else "\n" + lines

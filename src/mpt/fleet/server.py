@@ -7,6 +7,7 @@ import io
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Arrays, Ask, Failure, Kind, Reply, Transport, fingerprint, nbytes
-from mpt.fleet.roster import Decision, check_id
+from mpt.fleet.roster import Decision, check_id, printable
 from mpt.fleet.store import TRACKER, Store
 from mpt.fleet.tracker import Outcome, Tracker
 from mpt.fleet.vehicle import arrays, tensors
@@ -23,6 +24,8 @@ from mpt.learning import Classifier, LearningError, RunningAverage
 
 Log = Callable[[Collection[Decision]], None]
 MOST_SAMPLES = 2**31
+VERSION = "mpt"
+"""The release, in a server's key."""
 _KEPT = "model of round "
 
 
@@ -34,7 +37,8 @@ class Rules:
         deadline: seconds that vehicles have to reply in each half of a round.
         quorum: share of the vehicles asked whose update is needed; below it the round is tried again.
         least: so many vehicles must be reachable for a round to begin.
-        wait: seconds to wait for them.
+        wait: seconds to wait for them, and before a further try, which comes after a tenth of it at the soonest, for
+            those that the quorum lacks.
         tries: of a round, before the server stops.
     """
 
@@ -88,7 +92,8 @@ class Server:
         model: the global model.
         tracker: who is there, and what departed classes look like.
         transport: carries the messages.
-        key: what a checkpoint must agree in, to be gone on from.
+        key: what a checkpoint must agree in, to be gone on from; but `VERSION` and what only one of both knows may
+            differ, which is said: formats have versions of their own.
         kept: the global models that the tracker needs, by round: reference models, and those that may become one.
         nodes: where each vehicle was reached last.
         resumed: whether it goes on from a checkpoint, so that vehicles may have lost what they kept.
@@ -116,10 +121,10 @@ class Server:
         if found is None:
             return 0
         there, here = json.loads(found.payload["key"]), json.loads(json.dumps(dict(self.key)))
-        for name in sorted({*there, *here}):
-            if there.get(name) != here.get(name):
+        for name in sorted((there.keys() & here.keys()) - {VERSION}):
+            if there[name] != here[name]:
                 raise FleetError(
-                    f"store: it holds a fleet with {name} {there.get(name)!r}, not {here.get(name)!r}; "
+                    f"store: it holds a fleet with {name} {there[name]!r}, not {here[name]!r}; "
                     "give another state folder, or the same settings"
                 )
         self.model = unpacked(found.payload["model"])
@@ -128,7 +133,8 @@ class Server:
         self.kept = {number: unpacked(part) for number, part in parts.items()}
         self._keep(found.round)
         self.resumed = True
-        self.log([Decision(found.round, "resumed", why="the server goes on after this round, from its checkpoint")])
+        why = "the server goes on after this round, from its checkpoint" + _upgraded(there, here)
+        self.log([Decision(found.round, "resumed", why=why)])
         return found.round
 
     def rounds(self, last: int) -> Iterator[Finished]:
@@ -140,14 +146,18 @@ class Server:
         start = time.monotonic()
         train = _Half(self, "train", number)
         for attempt in range(1, self.rules.tries + 1):
-            train.ask(Ask("train", number, self.model, self.tracker.held_out), self._reachable(number))
-            needed, tries = max(1, math.ceil(self.rules.quorum * len(train.asked))), self.rules.tries
+            nodes = self._reachable(number, train.may_suffice)
+            train.ask(Ask("train", number, self.model, self.tracker.held_out), nodes)
+            needed, tries = train.needed(train.asked), self.rules.tries
             if len(train.updates) >= needed:
                 break
             why = f"{len(train.updates)} of {len(train.asked)} updates, {needed} needed (try {attempt} of {tries})"
             self.log([Decision(number, "short", why=why)])
             if attempt == tries:
-                raise FleetError(f"round {number}: {why}; start the server again to go on from round {number - 1}")
+                raise FleetError(
+                    f"round {number}: {why}{train.mostly}; start the server again to go on from round {number - 1}"
+                )
+            time.sleep(self.rules.wait / 10)
         model = train.average()
         report, nodes = _Half(self, "report", number), self._reachable(number)
         ask = self._question(number, model, nodes)
@@ -159,7 +169,7 @@ class Server:
         problems = (*train.problems, *report.problems, *outcome.problems)
         self.tracker.state = replace(self.tracker.state, problems=problems)
         outcome = replace(outcome, problems=problems)
-        self.log([*train.decisions, *report.decisions, *outcome.decisions])
+        self.log(outcome.decisions)
         asked, updated, received = len(train.asked), len(train.updates), train.received + report.received
         sent = train.sent * nbytes(model) + report.sent * (nbytes(model) + len(ask.request))
         sent += len(ask.wanting) * sum(map(nbytes, ask.models.values()))
@@ -203,14 +213,14 @@ class Server:
             "key": json.dumps(dict(self.key)).encode(),
         }
 
-    def _reachable(self, number: int) -> set[str]:
-        """The nodes to ask: all, since one that has left may be back."""
+    def _reachable(self, number: int, enough: Callable[[set[str]], bool] = lambda _: True) -> set[str]:
+        """The nodes to ask: all, since one that has left may be back. Those that are not `enough` are waited with."""
         until = time.monotonic() + self.rules.wait
         while True:
-            asked = set(self.transport.nodes())
-            if len(asked) >= self.rules.least:
+            asked, over = set(self.transport.nodes()), time.monotonic() > until
+            if len(asked) >= self.rules.least and (over or enough(asked)):
                 return asked
-            if time.monotonic() > until:
+            if over:
                 raise FleetError(
                     f"round {number}: {len(asked)} vehicles can be reached after {self.rules.wait:g} s, at least "
                     f"{self.rules.least} are needed; start the server again to go on from round {number - 1}"
@@ -230,28 +240,53 @@ class _Half:
         self.answers: dict[str, bytes] = {}
         self.rounds: dict[str, int] = {}
         self.leaving: set[str] = set()
-        self.decisions: list[Decision] = []
         self.problems: list[str] = []
+        self._reasons: Counter[str] = Counter()
         self._layout = RunningAverage(server.architecture)
         self._layout.add(tensors(server.model), 0)
 
+    def needed(self, asked: Collection[str]) -> int:
+        """How many updates the quorum is, of those asked."""
+        return max(1, math.ceil(self.server.rules.quorum * len(asked)))
+
+    def may_suffice(self, nodes: set[str]) -> bool:
+        """Whether the quorum would be met if all of these replied that have not yet."""
+        return len(self.updates) + len(nodes - self._replied) >= self.needed(self.asked | nodes)
+
     def ask(self, ask: Ask, nodes: Collection[str]) -> None:
-        """Ask those who have not replied yet."""
+        """Ask those who have not replied yet; whatever is wrong is logged before anything else is decided."""
         self.asked |= set(nodes)
-        silent = set(nodes) - self._replied
+        silent, wrong = set(nodes) - self._replied, list[Decision]()
+        known = {node: vehicle for vehicle, node in self.server.nodes.items()}
         self.sent += len(silent)
+
+        def failed(node: str, why: str) -> None:
+            self.problems.append(f"{self.kind}: node {node}: {why}")
+            wrong.append(Decision(self.number, "failed", known.get(node, node), (), f"{self.kind}: {why}"))
+
         for node, reply in self.server.transport.ask(ask, sorted(silent), self.server.rules.deadline):
             silent.discard(node)
             if isinstance(reply, Failure):
-                self.problems.append(f"{self.kind}: node {node}: {reply.why}")
+                failed(node, reply.why)
                 continue
             self._replied.add(node)
             try:
                 self._take(reply)
                 self.server.nodes[reply.vehicle] = node
             except (FleetError, LearningError) as error:
-                self.decisions.append(Decision(self.number, "refused", reply.vehicle, (), f"{self.kind}: {error}"))
-        self.problems += [f"{self.kind}: node {node}: no reply within the deadline" for node in sorted(silent)]
+                wrong.append(Decision(self.number, "refused", reply.vehicle, (), f"{self.kind}: {error}"))
+        for node in sorted(silent):
+            failed(node, "no reply within the deadline")
+        self._reasons.update(decision.why for decision in wrong)
+        self.server.log(wrong)
+
+    @property
+    def mostly(self) -> str:
+        """The commonest reason for which updates are missing, for a sentence."""
+        if not self._reasons:
+            return ""
+        why, times = self._reasons.most_common(1)[0]
+        return f"; the commonest reason, {times} of {self._reasons.total()} times: {printable(why)}"
 
     def _take(self, reply: Reply) -> None:
         check_id(reply.vehicle)
@@ -278,6 +313,16 @@ class _Half:
             assert reply.model is not None
             running.add(tensors(reply.model), reply.samples)
         return arrays(running.state())
+
+
+def _upgraded(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """What differs between a checkpoint's key and the server's and is no reason not to go on, for a sentence."""
+    said = ""
+    if there.get(VERSION) != here.get(VERSION):
+        said += f", which mpt {there.get(VERSION)} has written; this is mpt {here.get(VERSION)}"
+    if unknown := sorted((there.keys() ^ here.keys()) - {VERSION}):
+        said += f"; settings that only one of both knows: {', '.join(unknown)}"
+    return said
 
 
 def _order(vehicle: str) -> tuple[int, str]:

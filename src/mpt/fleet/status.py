@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any, get_args
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from mpt.core import NearestClassMean, StatisticsError
 from mpt.core.health import Verdict
 from mpt.fleet import state as states
+from mpt.fleet.log import stamp
 from mpt.fleet.roster import STATES, State
 from mpt.fleet.state import Tracked, TrackerState
 from mpt.fleet.store import TRACKER, Checkpoint, Store, StoreError
@@ -97,9 +99,18 @@ class ClassStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """A fleet after its last finished round."""
+    """A fleet after its last finished round.
+
+    Attributes:
+        round: that round.
+        time: when it was checkpointed, as the logs write it; None where the checkpoint does not say.
+        watch_share: from which share on a class hangs on one vehicle.
+        vehicles, classes: all that are known.
+        problems: of that round, a sentence each.
+    """
 
     round: int
+    time: str | None
     watch_share: float
     vehicles: tuple[VehicleStatus, ...]
     classes: tuple[ClassStatus, ...]
@@ -122,7 +133,7 @@ def read_status(store: Store) -> Status:
     if TRACKER not in checkpoint.payload:
         parts = ", ".join(sorted(checkpoint.payload)) or "nothing"
         raise StoreError(f"store: round {checkpoint.round} has {parts}, should have {TRACKER!r}")
-    return status_of(states.from_bytes(checkpoint.payload[TRACKER]), _names(checkpoint))
+    return status_of(states.from_bytes(checkpoint.payload[TRACKER]), _names(checkpoint), checkpoint.time)
 
 
 def _names(checkpoint: Checkpoint) -> tuple[str, ...]:
@@ -131,8 +142,9 @@ def _names(checkpoint: Checkpoint) -> tuple[str, ...]:
     return tuple(map(str, key.get("class_names", ())))
 
 
-def status_of(state: TrackerState, names: Sequence[str] = ()) -> Status:
-    """The status of a tracker's state; `names` are those of its classes."""
+def status_of(state: TrackerState, names: Sequence[str] = (), time: float | None = None) -> Status:
+    """The status of a tracker's state; `names` are those of its classes, `time` is its checkpoint's."""
+    when = None if time is None else stamp(datetime.fromtimestamp(time, UTC))
     known = names if len(names) == state.settings.num_classes else [str(c) for c in range(state.settings.num_classes)]
     spread, share = state.spread, state.settings.watch_share
     vehicles = [
@@ -152,7 +164,7 @@ def status_of(state: TrackerState, names: Sequence[str] = ()) -> Status:
         )
         for c in range(state.settings.num_classes)
     ]
-    return Status(state.round, share, tuple(vehicles), tuple(classes), state.problems)
+    return Status(state.round, when, share, tuple(vehicles), tuple(classes), state.problems)
 
 
 def _tracked(state: TrackerState, one: Tracked) -> TrackedStatus:
@@ -202,6 +214,11 @@ def prometheus(status: Status) -> str:
     return "".join(
         (
             _gauge("round", "Last finished round.", [({}, status.round)]),
+            _gauge(
+                "last_round_timestamp_seconds",
+                "When the last finished round was checkpointed, in seconds since 1970.",
+                [] if status.time is None else [({}, datetime.fromisoformat(status.time).timestamp())],
+            ),
             _gauge("vehicles", "Vehicles by state.", [({"state": s}, states_of.count(s)) for s in STATES]),
             _gauge(
                 "vehicle_since_round",

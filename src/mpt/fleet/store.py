@@ -1,27 +1,30 @@
 """Where the server's state is kept between rounds: a folder or an SQLite file, behind one small interface.
 
 A checkpoint is a round and some named bytes (the tracker, the model, ...), written whole or not at all, and read back
-only where its checksum fits; else the one before is taken.
+only where its checksum fits; else the one before is taken. Where there are some and none can be read, that is an error:
+nobody begins anew over them unasked.
 
     magic   "MPT store 1\\n"
     digest  32 bytes, SHA-256 of all that follows
-    header  uint64 length, JSON: {"round": ..., "parts": [[name, size], ...]}
+    header  uint64 length, JSON: {"round": ..., "time": ..., "parts": [[name, size], ...]}
     parts   one after the other
 """
 
+import fnmatch
 import hashlib
 import json
 import os
 import sqlite3
 import struct
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from mpt.federation.files import write_atomically
+from mpt.federation.files import private_folder, write_atomically
 from mpt.fleet.errors import FleetError
 
 _MAGIC = b"MPT store 1\n"
@@ -29,6 +32,7 @@ _LENGTH = struct.Struct("<Q")
 _KEPT = 3
 _TABLE = "CREATE TABLE IF NOT EXISTS checkpoints (round INTEGER PRIMARY KEY, data BLOB NOT NULL)"
 _SQLITE = b"SQLite format 3\x00"
+_REMEDY = "restore it from a backup, or give another place to begin anew"
 
 Say = Callable[[str], None]
 
@@ -52,28 +56,39 @@ class Checkpoint:
     Attributes:
         round: the last round that was finished.
         payload: bytes by name.
+        time: when it was saved, in seconds since 1970; None where the store did not write that yet.
     """
 
     round: int
     payload: Mapping[str, bytes]
+    time: float | None = field(default=None, compare=False)
 
 
 class Store(Protocol):
     """Keeps the last checkpoints."""
 
     def save(self, round: int, payload: Mapping[str, bytes]) -> None:
-        """Keep a checkpoint, whole or not at all; those that are too old, or of a later round, are removed."""
+        """Keep a checkpoint, whole or not at all; those that are too old, or later and damaged, are removed.
+
+        Raises:
+            StoreError: a later one is whole, or none of those that are there.
+        """
         ...
 
     def latest(self) -> Checkpoint | None:
-        """The last one that is whole; None where there is none."""
+        """The last one that is whole; None where there is no checkpoint.
+
+        Raises:
+            StoreError: there are some, and none can be read.
+        """
         ...
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
     """A checkpoint as bytes."""
     parts = sorted(checkpoint.payload.items())
-    header = json.dumps({"round": checkpoint.round, "parts": [[name, len(data)] for name, data in parts]}).encode()
+    about = {"round": checkpoint.round, "time": checkpoint.time, "parts": [[name, len(data)] for name, data in parts]}
+    header = json.dumps(about).encode()
     content = b"".join([_LENGTH.pack(len(header)), header, *(data for _, data in parts)])
     return _MAGIC + hashlib.sha256(content).digest() + content
 
@@ -93,12 +108,12 @@ def decode(data: bytes) -> Checkpoint:
     for name, length in header["parts"]:
         payload[name] = bytes(content[at : at + length])
         at += length
-    return Checkpoint(header["round"], payload)
+    return Checkpoint(header["round"], payload, header.get("time"))
 
 
 @dataclass(frozen=True)
 class FileStore:
-    """One file a round in a folder, made where it is missing.
+    """One file a round in a folder, made where it is missing; what is made is for its owner's eyes only.
 
     Attributes:
         folder: the folder.
@@ -118,11 +133,14 @@ class FileStore:
         """Write beside, to the disk, then in place."""
         name = f"{_number(round):09d}.checkpoint"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.folder / name, encode(Checkpoint(round, payload)))
+            private_folder(self.folder)
+            later = [path for path in self._files() if path.name > name]
+            if later:
+                refuse_if_ahead(self, round)
+            write_atomically(self.folder / name, encode(Checkpoint(round, payload, time.time())), private=True)
             _to_disk(self.folder)
-            for later in [path for path in self._files() if path.name > name]:
-                later.unlink(missing_ok=True)
+            for damaged in later:
+                damaged.unlink(missing_ok=True)
             for old in self._files()[: -self.keep]:
                 old.unlink(missing_ok=True)
         except OSError as error:
@@ -130,15 +148,22 @@ class FileStore:
 
     def latest(self) -> Checkpoint | None:
         """From the newest file that is whole."""
-        return _first_whole(((str(p), p.read_bytes) for p in reversed(self._files())), self.say)
+        try:
+            files = self._files()
+        except OSError as error:
+            raise StoreError(f"store: {self.folder} cannot be read ({error.strerror})") from error
+        return _first_whole(((str(p), p.read_bytes) for p in reversed(files)), self.say)
 
     def _files(self) -> list[Path]:
-        return sorted(self.folder.glob("[0-9]*.checkpoint"))
+        try:
+            return [self.folder / name for name in sorted(fnmatch.filter(os.listdir(self.folder), "[0-9]*.checkpoint"))]
+        except FileNotFoundError:
+            return []
 
 
 @dataclass(frozen=True)
 class SqliteStore:
-    """One row a round in an SQLite file, made where it is missing.
+    """One row a round in an SQLite file, made where it is missing, for its owner's eyes only.
 
     Attributes:
         path: the file.
@@ -156,12 +181,16 @@ class SqliteStore:
 
     def save(self, round: int, payload: Mapping[str, bytes]) -> None:
         """Insert, remove the old ones, and commit, in one transaction."""
-        data = encode(Checkpoint(_number(round), payload))
+        data = encode(Checkpoint(_number(round), payload, time.time()))
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(self.path.parent)
+            if not self.path.exists():
+                write_atomically(self.path, _fresh_database(), private=True)
             with closing(sqlite3.connect(self.path)) as database, database:
                 database.execute("PRAGMA synchronous = FULL")
                 database.execute(_TABLE)
+                if database.execute("SELECT 1 FROM checkpoints WHERE round > ?", (round,)).fetchone():
+                    refuse_if_ahead(self, round)
                 database.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (round, data))
                 database.execute("DELETE FROM checkpoints WHERE round > ?", (round,))
                 kept = "SELECT round FROM checkpoints ORDER BY round DESC LIMIT ?"
@@ -175,6 +204,8 @@ class SqliteStore:
             return None
         try:
             with closing(sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=rw", uri=True)) as database:
+                if not self.path.stat().st_size:
+                    raise StoreError(f"store: {self.path} is empty, {_REMEDY}")
                 if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'checkpoints'").fetchone():
                     return None
                 rounds = database.execute("SELECT round FROM checkpoints ORDER BY round DESC").fetchall()
@@ -188,7 +219,7 @@ class SqliteStore:
             raise StoreError(f"store: {self.path} cannot be read ({error})") from error
 
 
-def open_store(where: str | Path, *, keep: int = _KEPT, say: Say = _to_stderr) -> Store:
+def open_store(where: str | Path, *, keep: int = _KEPT, say: Say = _to_stderr) -> FileStore | SqliteStore:
     """The store at `where`: "sqlite:PATH" or an SQLite file, else a folder.
 
     Example:
@@ -209,15 +240,39 @@ def open_store(where: str | Path, *, keep: int = _KEPT, say: Say = _to_stderr) -
     return FileStore(path, keep, say)
 
 
+def refuse_if_ahead(store: Store, round: int) -> None:
+    """Raise `StoreError` where a store's last checkpoint is of a later round than one that would be saved."""
+    found = store.latest()
+    if found is not None and found.round > round:
+        raise StoreError(
+            f"store: it holds round {found.round}, so one that is at round {round} would undo it; go on from its last "
+            "checkpoint, or give another place"
+        )
+
+
 def _first_whole(found: Iterator[tuple[str, Callable[[], bytes]]], say: Say) -> Checkpoint | None:
+    passed: list[str] = []
     for name, read in found:
         try:
-            return decode(read())
+            whole = decode(read())
         except OSError as error:
-            say(f"{name} cannot be read ({error.strerror}), so the one before it is taken")
+            passed.append(f"{name} cannot be read ({error.strerror})")
         except (StoreError, sqlite3.DatabaseError) as error:
-            say(f"{name} is damaged ({error}), so the one before it is taken")
+            passed.append(f"{name} is damaged ({error})")
+        else:
+            for sentence in passed:
+                say(f"{sentence}, so the one before it is taken")
+            return whole
+    if passed:
+        raise StoreError(f"store: no checkpoint can be read: {'; '.join(passed)}; {_REMEDY}")
     return None
+
+
+def _fresh_database() -> bytes:
+    """With the table, so that a file that is empty has been damaged."""
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.execute(_TABLE)
+        return database.serialize()
 
 
 def _number(round: int) -> int:

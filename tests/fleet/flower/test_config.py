@@ -30,6 +30,7 @@ def test_the_apps_configuration_has_every_setting_with_its_default(folder):
         ({"lr": True}, "lr = True, should be of type float"),
         ({"num-rounds": 0}, "num-rounds = 0, should be at least 1"),
         ({"vehicle-ids": "name"}, "vehicle-ids = 'name', should be node or partition"),
+        ({"classes": "car, truck,car"}, "classes has 'car' more than once, should have every name once"),
         ({"fail": 1}, r"fail = 1\.0, should be at least 0 and below 1"),
     ],
 )

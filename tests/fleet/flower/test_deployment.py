@@ -90,6 +90,7 @@ def test_a_fleet_that_much_happens_to(tmp_path):
         refused = story.decided("refused", "head.bias has entries that are NaN or infinite")
         assert refused
         spoiler = refused[0]["vehicle"]
+        assert story.decided("failed", "head.bias is float32 of shape (3,)")
 
         LeaveFile(leave_path(net.key(OWNER))).ask()
         story.wait(lambda: story.decided("departed", "it said that it leaves"))

@@ -40,4 +40,6 @@ def test_eight_vehicles_have_the_engines_prototypes_for_three_rounds(tmp_path, v
     (tracked,) = [c.tracked for c in status.classes if c.tracked is not None]
     assert tracked.reference_round == (2 if variant == "cross" else None)
     assert tracked.verdict is not None
-    assert len((tmp_path / "rounds.jsonl").read_text().splitlines()) == 3
+    lines = [json.loads(line) for line in (tmp_path / "rounds.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines] == [1, 2, 3]
+    assert lines[0]["time"] < lines[1]["time"] < lines[2]["time"] < status.time

@@ -121,6 +121,16 @@ def test_a_tracker_of_an_earlier_run_goes_on(capsys):
     assert tracking.train_config[HELD_OUT] == []
 
 
+def test_a_store_ahead_of_its_tracker_is_refused(tmp_path):
+    store = open_store(tmp_path)
+    tracking = Tracking(App().grid(), tracker(), store=store)
+    for number in (1, 2):
+        tracking(number, model(number))
+    with pytest.raises(FleetError, match="it holds round 2, so one that is at round 0 would undo it"):
+        Tracking(App().grid(), tracker(), store=store)
+    assert Tracking(App().grid(), Tracker.from_bytes(store.latest().payload["tracker"]), store=store).tracker.round == 2
+
+
 def test_from_a_loop_of_ones_own(tmp_path):
     leave = tmp_path / "leave"
     grid, server = App().grid(node_config={0: {"leave-file": str(leave)}}), tracker()

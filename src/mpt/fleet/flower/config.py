@@ -1,5 +1,6 @@
 """The run configuration of the Flower apps: `[tool.flwr.app.config]`, changed by `flwr run -c`."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -78,6 +79,9 @@ class AppConfig:
         config = cls(**chosen)
         if config.vehicle_ids not in ("node", "partition"):
             raise FleetError(f"config: vehicle-ids = {config.vehicle_ids!r}, should be node or partition")
+        twice = [name for name, times in Counter(config.class_names).items() if times > 1]
+        if twice:
+            raise FleetError(f"config: classes has {twice[0]!r} more than once, should have every name once")
         if config.num_rounds < 1:
             raise FleetError(f"config: num-rounds = {config.num_rounds}, should be at least 1")
         if not 0 <= config.fail < 1:

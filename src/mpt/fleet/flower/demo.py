@@ -13,6 +13,7 @@ from typing import Any
 
 from mpt.fleet.errors import FleetError
 from mpt.fleet.flower.loopback import Loopback
+from mpt.fleet.flower.server_app import tracked_classes
 from mpt.fleet.flower.supernode import leave_path
 from mpt.fleet.leave import LeaveFile
 
@@ -71,7 +72,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def as_round(line: dict[str, Any]) -> str:
     """A round in a line."""
-    tracked = f", tracked: {', '.join(line['tracked'])}" if line["tracked"] else ""
+    tracked = f", tracked: {tracked_classes(line)}" if line["tracked"] else ""
     return (
         f"round {line['round']}: {line['updated']} updates, {line['answered']} reports, {line['seconds']:.0f} s, "
         f"F1 of truck {line['f1'].get('truck', 0):.3f}{tracked}"

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,16 +13,16 @@ from flwr.serverapp import Grid, ServerApp
 
 import mpt
 from mpt.data import Dataset
-from mpt.federation.files import TakenError, alone
+from mpt.federation.files import TakenError, alone, private_folder
 from mpt.fleet.errors import FleetError
 from mpt.fleet.flower.config import AppConfig, names
 from mpt.fleet.flower.transport import FlowerTransport
 from mpt.fleet.holdings import loaded
 from mpt.fleet.judge import judge
-from mpt.fleet.log import DecisionLog, append
-from mpt.fleet.server import Finished, Server
+from mpt.fleet.log import DecisionLog, append, now, stamp
+from mpt.fleet.server import VERSION, Finished, Server
 from mpt.fleet.settings import Settings
-from mpt.fleet.store import open_store
+from mpt.fleet.store import SqliteStore, open_store
 from mpt.fleet.tracker import Tracker
 from mpt.fleet.vehicle import arrays
 from mpt.learning import Classifier, build
@@ -132,7 +132,7 @@ def server_of(config: AppConfig, ready: Ready, grid: Grid) -> Server:
         tracker,
         FlowerTransport(grid, config.vehicle_ids),  # type: ignore[arg-type]
         config.rules,
-        {**key, **built, "mpt": mpt.__version__, "class_names": list(ready.classes)},
+        {**key, **built, VERSION: mpt.__version__, "class_names": list(ready.classes)},
         open_store(config.state) if config.state else None,
         log.write,
     )
@@ -142,15 +142,21 @@ def folder_of(config: AppConfig) -> Path | None:
     """Where logs go: into the state folder, or beside the state file."""
     if not config.state:
         return None
-    name = config.state.removeprefix("sqlite:")
-    folder = Path(name).parent if name != config.state else Path(name)
-    folder.mkdir(parents=True, exist_ok=True)
+    store = open_store(config.state)
+    folder = store.path.parent if isinstance(store, SqliteStore) else store.folder
+    try:
+        private_folder(folder)
+    except OSError as error:
+        raise FleetError(
+            f"state: {folder} cannot be made ({error.strerror}), should be a folder or sqlite:PATH"
+        ) from None
     return folder
 
 
 def summary(finished: Finished, ready: Ready) -> dict[str, Any]:
     """A round as a line of `rounds.jsonl`."""
     record: dict[str, Any] = {
+        "time": stamp(now()),
         "round": finished.round,
         "asked": finished.asked,
         "updated": finished.updated,
@@ -170,6 +176,17 @@ def summary(finished: Finished, ready: Ready) -> dict[str, Any]:
     return record
 
 
+def tracked_classes(record: Mapping[str, Any]) -> str:
+    """The tracked classes of a round's line, with their verdicts.
+
+    Example:
+        >>> tracked_classes({"tracked": ["car", "truck"], "verdicts": {"truck": "degraded"}})
+        'car, truck (degraded)'
+    """
+    verdicts = {name: f" ({verdict})" for name, verdict in record["verdicts"].items()}
+    return ", ".join(f"{name}{verdicts.get(name, '')}" for name in record["tracked"])
+
+
 def sentence(record: dict[str, Any], config: AppConfig) -> str:
     """The same for people."""
     scores = ""
@@ -177,9 +194,7 @@ def sentence(record: dict[str, Any], config: AppConfig) -> str:
         scores = f", accuracy {record['accuracy']:.3f}"
         if config.rare in record["f1"]:
             scores += f", F1 of {config.rare} {record['f1'][config.rare]:.3f}"
-    verdicts = {name: f" ({verdict})" for name, verdict in record["verdicts"].items()}
-    named = ", ".join(f"{name}{verdicts.get(name, '')}" for name in record["tracked"])
-    tracked = f", tracked: {named}" if named else ""
+    tracked = f", tracked: {tracked_classes(record)}" if record["tracked"] else ""
     return (
         f"round {record['round']} of {config.num_rounds}: {record['updated']} of {record['asked']} updates, "
         f"{record['answered']} reports, {record['seconds']:.1f} s{scores}{tracked}"

@@ -22,7 +22,7 @@ from mpt.fleet.flower.transport import FlowerTransport, Ids
 from mpt.fleet.log import DecisionLog
 from mpt.fleet.roster import Decision, check_id
 from mpt.fleet.state import TrackerState
-from mpt.fleet.store import TRACKER, Store
+from mpt.fleet.store import TRACKER, Store, refuse_if_ahead
 from mpt.fleet.tracker import Outcome, Tracker
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -97,7 +97,8 @@ class Tracking:
         deadline: seconds that vehicles have to answer.
         ids: by what vehicles are known; see `FlowerTransport`.
         log: takes decisions; default: a sentence each on standard error.
-        store: where the tracker is kept after every round, for `mpt fleet status`; None: nowhere.
+        store: where the tracker is kept after every round, for `mpt fleet status` and to go on from; None: nowhere. One
+            that is ahead of the tracker is refused.
         train_config: give it to `start`: it tells vehicles which classes not to train on, `mods.held_out(message)`.
         outcome: of the last round.
     """
@@ -113,6 +114,8 @@ class Tracking:
     outcome: Outcome | None = None
 
     def __post_init__(self) -> None:
+        if self.store is not None:
+            refuse_if_ahead(self.store, self.tracker.round)
         self.train_config[HELD_OUT] = list(self.tracker.held_out)
 
     def __call__(self, server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
