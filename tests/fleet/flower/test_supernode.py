@@ -86,6 +86,33 @@ def test_a_supernode_that_ends_by_itself_ends_it_with_its_code(key):
     assert not LeaveFile(leave_path(key)).asked, "a vehicle that is started again is back"
 
 
+def test_it_does_not_start_where_the_leave_file_cannot_be_written(key):
+    leave_path(key).mkdir()
+    with pytest.raises(FleetError, match=r"leave-file: .*\.leave cannot be written \(Is a directory\), should be in a"):
+        keep(node(key, script="raise SystemExit(3)"))
+    assert keep(node(key, leave_path=key.with_name("elsewhere"), script="raise SystemExit(3)")) == 3
+
+
+def test_a_leave_file_that_cannot_be_written_any_more_ends_it_in_a_sentence(key, tmp_path, capfd):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    script = f"import shutil, time; shutil.rmtree({str(folder)!r}); time.sleep(60)"
+    signals(2.0)
+    assert keep(node(key, leave_path=folder / "leave", script=script)) == NO_GOODBYE
+    assert "left without a goodbye: " in (said := capfd.readouterr().err)
+    assert "leave cannot be written (No such file or directory)" in said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user, as whom only root can start processes")
+def test_a_leave_file_of_another_user_is_answered(tmp_path):
+    leave = LeaveFile(tmp_path / "leave")
+    leave.ask()
+    tmp_path.chmod(0o777)
+    other = "import os; from mpt.fleet.leave import *; os.setuid(65534); LeaveFile(Path('leave')).answered()"
+    subprocess.run([sys.executable, "-c", other], cwd=tmp_path, timeout=120, check=True)
+    assert leave.done
+
+
 def test_the_supernode_is_told_where_to_look(key, tmp_path):
     (tmp_path / "ca.crt").write_text("a certificate")
     made = SuperNode(superlink="a:1", key=key, root_certificates=tmp_path / "ca.crt", node_config="partition-id=0")

@@ -5,8 +5,8 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -29,6 +29,7 @@ class SuperNode:
         root_certificates: that the SuperLink's certificate is checked with; None: no TLS, for tests on one machine.
         port: of the vehicle's own runtime API, on loopback.
         node_config: for the app: `dataset="folder:/data"`, or `partition-id=0 num-partitions=4`.
+        leave_path: the file by which it is told to leave; None: KEY.leave. The vehicle's user writes to its folder.
         leave_timeout: seconds to wait for the next message once the vehicle is to leave.
         sent_after: seconds that a reply has to reach the SuperLink before the SuperNode is stopped.
     """
@@ -38,13 +39,14 @@ class SuperNode:
     root_certificates: Path | None = None
     port: int = 9094
     node_config: str = ""
+    leave_path: Path | None = None
     leave_timeout: float = 600.0
     sent_after: float = 5.0
 
     @property
     def leave_file(self) -> LeaveFile:
         """Where it is told to leave."""
-        return LeaveFile(leave_path(self.key))
+        return LeaveFile(self.leave_path or leave_path(self.key))
 
     def command(self) -> list[str]:
         """The SuperNode's."""
@@ -67,7 +69,7 @@ class SuperNode:
 
 
 def leave_path(key: Path) -> Path:
-    """The leave file of the vehicle with this key."""
+    """Where the leave file of the vehicle with this key is if nothing else is said."""
     return key.with_name(key.name + ".leave")
 
 
@@ -76,28 +78,37 @@ def keep(node: SuperNode) -> int:
 
     A second signal does not wait for the goodbye.
     """
-    leave, hurry = node.leave_file, threading.Event()
-    leave.clear()
-    process = subprocess.Popen(node.command(), env=_environment(), start_new_session=True)
+    command, signals = node.command(), list[int]()
+    try:
+        node.leave_file.stays()
+    except OSError as error:
+        raise FleetError(
+            f"leave-file: {node.leave_file.path} cannot be written ({error.strerror}), should be in a folder that the "
+            "vehicle's user may write to; --leave-file names another"
+        ) from None
 
     def goodbye(number: int, frame: FrameType | None) -> None:
-        if leave.asked:
-            hurry.set()
-        else:
-            leave.ask()
+        signals.append(number)
 
     before = {number: signal.signal(number, goodbye) for number in (signal.SIGTERM, signal.SIGINT)}
+    process = subprocess.Popen(command, env=_environment(), start_new_session=True)
     try:
-        return _wait(node, process, hurry)
+        return _wait(node, process, signals)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
         _stop(process)
+        node.leave_file.clear()
 
 
-def _wait(node: SuperNode, process: "subprocess.Popen[bytes]", hurry: threading.Event) -> int:
-    leave, until = node.leave_file, float("inf")
+def _wait(node: SuperNode, process: "subprocess.Popen[bytes]", signals: Sequence[int]) -> int:
+    leave, until, why = node.leave_file, float("inf"), ""
     while process.poll() is None:
+        if signals and not leave.asked:
+            try:
+                leave.ask()
+            except OSError as error:
+                why = f"{leave.path} cannot be written ({error.strerror})"
         if leave.asked and until == float("inf"):
             until = time.monotonic() + node.leave_timeout
             _say(f"leaving: the next message is answered with a goodbye, within {node.leave_timeout:g} s")
@@ -105,8 +116,11 @@ def _wait(node: SuperNode, process: "subprocess.Popen[bytes]", hurry: threading.
             time.sleep(node.sent_after)
             _say("left: the server was told")
             return 0
-        if time.monotonic() > until or hurry.is_set():
-            why = "asked to hurry" if hurry.is_set() else "no message came in time"
+        if len(signals) > 1:
+            why = "asked to hurry"
+        elif time.monotonic() > until:
+            why = "no message came in time"
+        if why:
             _say(f"left without a goodbye: {why}; the server will suspect a failure")
             return NO_GOODBYE
         time.sleep(PAUSE)
