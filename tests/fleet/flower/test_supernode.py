@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.fleet import FleetError
-from mpt.fleet.flower.supernode import NO_GOODBYE, SuperNode, keep, leave_path
+from mpt.fleet.flower.supernode import ENDED, NO_GOODBYE, SuperNode, keep, leave_path
 from mpt.fleet.leave import LeaveFile
 
 
@@ -84,6 +84,28 @@ def test_a_supernode_that_ends_by_itself_ends_it_with_its_code(key):
     LeaveFile(leave_path(key)).ask()
     assert keep(node(key, script="raise SystemExit(3)")) == 3
     assert not LeaveFile(leave_path(key)).asked, "a vehicle that is started again is back"
+
+
+def test_a_supernode_that_ends_by_itself_without_a_reason_is_a_failure(key, capfd):
+    assert keep(node(key, script="pass")) == ENDED
+    assert "the SuperNode ended by itself; see its lines above" in capfd.readouterr().err
+
+
+def test_a_supernode_that_ends_before_the_goodbye_is_none(key, capfd):
+    script = f"open({str(leave_path(key))!r}, 'w').write('asked')"
+    assert keep(node(key, script=script)) == NO_GOODBYE
+    assert "left without a goodbye: the SuperNode ended by itself" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_real_supernode_that_is_refused_is_a_failure(tmp_path):
+    pytest.importorskip("flwr", reason="the extra fleet is not installed")
+    from mpt.fleet.flower.loopback import Loopback
+
+    with Loopback(tmp_path / "fleet", tmp_path) as net:
+        net.start_vehicle("stranger", "partition-id=0 num-partitions=2")
+        assert net.processes["stranger"].wait(120) == ENDED
+        assert "is the key registered, is the clock right?" in net.log("stranger")
 
 
 def test_it_does_not_start_where_the_leave_file_cannot_be_written(key):

@@ -17,6 +17,8 @@ from mpt.fleet.leave import LeaveFile
 PAUSE = 0.2
 NO_GOODBYE = 75
 """Exit code of a vehicle that has left without telling the server."""
+ENDED = 1
+"""Exit code of a vehicle whose SuperNode ended by itself, with 0 as where the SuperLink refuses it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +76,7 @@ def leave_path(key: Path) -> Path:
 
 
 def keep(node: SuperNode) -> int:
-    """Run the SuperNode until it ends or the vehicle has left; its exit code, 0 after a goodbye.
+    """Run the SuperNode until it ends or the vehicle has left; 0 after a goodbye alone, `NO_GOODBYE`, or its exit code.
 
     A second signal does not wait for the goodbye.
     """
@@ -124,7 +126,14 @@ def _wait(node: SuperNode, process: "subprocess.Popen[bytes]", signals: Sequence
             _say(f"left without a goodbye: {why}; the server will suspect a failure")
             return NO_GOODBYE
         time.sleep(PAUSE)
-    return process.returncode
+    if leave.done:
+        _say("left: the server was told")
+        return 0
+    if leave.asked:
+        _say("left without a goodbye: the SuperNode ended by itself; the server will suspect a failure")
+        return NO_GOODBYE
+    _say("the SuperNode ended by itself; see its lines above: is the key registered, is the clock right?")
+    return process.returncode or ENDED
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:
