@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from mpt.data import Dataset, Split, load
+from mpt.data import Dataset, Holding, Split, load
 from mpt.federation.partition import concentrate
 from mpt.federation.trainings import Samples
 from mpt.fleet.errors import FleetError
@@ -27,7 +27,7 @@ def shared(dataset: Dataset, vehicle: int, vehicles: int, *, rare: str, remainin
     return samples(dataset.train.take(partition.holdings[vehicle]))
 
 
-def own(dataset: Dataset, classes: Sequence[str]) -> Samples:
+def own(dataset: Holding, classes: Sequence[str]) -> Samples:
     """All training samples of a vehicle's own dataset, its labels turned into the fleet's by the classes' names."""
     for name in dataset.classes:
         if name not in classes:

@@ -10,9 +10,13 @@ from dataclasses import dataclass
 
 import pytest
 
-pytest.importorskip("torch", reason="the extra sim is not installed")
+for package in ("torch", "flwr", "cryptography", "PIL"):
+    pytest.importorskip(package, reason="the extra fleet is not installed")
+
+from PIL import Image
 
 from mpt.fleet import FleetError
+from mpt.fleet.flower.loopback import Loopback
 from mpt.fleet.flower.supernode import ENDED, NO_GOODBYE, SuperNode, keep, leave_path
 from mpt.fleet.leave import LeaveFile
 
@@ -99,13 +103,24 @@ def test_a_supernode_that_ends_before_the_goodbye_is_none(key, capfd):
 
 @pytest.mark.slow
 def test_a_real_supernode_that_is_refused_is_a_failure(tmp_path):
-    pytest.importorskip("flwr", reason="the extra fleet is not installed")
-    from mpt.fleet.flower.loopback import Loopback
-
     with Loopback(tmp_path / "fleet", tmp_path) as net:
         net.start_vehicle("stranger", "partition-id=0 num-partitions=2")
         assert net.processes["stranger"].wait(120) == ENDED
         assert "is the key registered, is the clock right?" in net.log("stranger")
+
+
+def test_the_dataset_is_tried_at_the_start(key, tmp_path, capfd):
+    folder = tmp_path / "images"
+    (folder / "train" / "truck").mkdir(parents=True)
+    tried = {"node_config": f'dataset="folder:{folder}"', "script": "raise SystemExit(3)"}
+    with pytest.raises(FleetError, match=r"node-config: folder:.*: no images in .*train, should have at least one"):
+        keep(node(key, **tried))
+    Image.new("RGB", (300, 200)).save(folder / "train" / "truck" / "1.png")
+    (folder / "train" / "truck" / "2.png").write_bytes(b"half")
+    assert keep(node(key, **tried)) == 3
+    said = capfd.readouterr().err
+    assert "left out: broken images 1 (train/truck/2.png)" in said
+    assert f"mpt: folder:{folder}: truck 1 training samples" in said
 
 
 def test_it_does_not_start_where_the_leave_file_cannot_be_written(key):

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from flwr.common.config import parse_config_args
+
+from mpt.data import DataError, hold, load
+from mpt.data.encoded import SMALLEST_SIDE
 from mpt.fleet.errors import FleetError
 from mpt.fleet.leave import LeaveFile
 
@@ -75,12 +79,33 @@ def leave_path(key: Path) -> Path:
     return key.with_name(key.name + ".leave")
 
 
+def try_dataset(node_config: str) -> None:
+    """Load the dataset that the node config names, if it does, with small images, and say what there is.
+
+    Raises:
+        FleetError: it cannot be loaded; it could not in any round either.
+    """
+    config = parse_config_args([node_config])
+    if "dataset" not in config:
+        return
+    spec = str(config["dataset"])
+    try:
+        data = (load if "partition-id" in config else hold)(spec, image_size=SMALLEST_SIDE, say=_say)
+    except DataError as error:
+        raise FleetError(f"node-config: {error}") from error
+    except OSError as error:
+        raise FleetError(f"node-config: {spec}: {error.filename} cannot be read ({error.strerror})") from error
+    counts = zip(data.classes, data.train.counts(len(data.classes)), strict=True)
+    _say(f"{spec}: {', '.join(f'{name} {count}' for name, count in counts)} training samples")
+
+
 def keep(node: SuperNode) -> int:
     """Run the SuperNode until it ends or the vehicle has left; 0 after a goodbye alone, `NO_GOODBYE`, or its exit code.
 
     A second signal does not wait for the goodbye.
     """
     command, signals = node.command(), list[int]()
+    try_dataset(node.node_config)
     try:
         node.leave_file.stays()
     except OSError as error:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
+from mpt.data import Dataset, Holding, hold
 from mpt.federation.scenario import left_after, parse_events, present
 from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Ask
@@ -66,13 +67,16 @@ def vehicle_of(config: AppConfig, partition: object, partitions: object, dataset
     """The vehicle, from the run's configuration and its own."""
     if dataset is None and not (isinstance(partition, int) and isinstance(partitions, int)):
         raise FleetError("node config: should have a dataset, or partition-id and num-partitions")
-    data = loaded(str(dataset or config.dataset), image_size=config.image_size, per_class=config.per_class)
-    classes = config.class_names or data.classes
+    data: Dataset | Holding
     if isinstance(partition, int) and isinstance(partitions, int):
+        data = loaded(str(dataset or config.dataset), image_size=config.image_size, per_class=config.per_class)
+        classes = config.class_names or data.classes
         held = shared(data, partition, partitions, rare=config.rare, remaining=config.remaining, seed=config.seed)
     else:
+        data = hold(str(dataset), image_size=config.image_size or None, per_class=config.per_class or None)
+        classes = config.class_names or data.classes
         held = own(data, classes)
-    _, size, channels = data.image_shape
+    _, size, channels = data.train.image_shape
     model = build(config.backbone, num_classes=len(classes), in_channels=channels, image_size=size, seed=config.seed)
     return Vehicle(str(name if partition is None else partition), model, held, config.training, config.seed)
 
