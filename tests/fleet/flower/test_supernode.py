@@ -1,12 +1,14 @@
 """`mpt vehicle` around a process that does what a SuperNode might do; real SuperNodes are in test_deployment.py."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +18,11 @@ for package in ("torch", "flwr", "cryptography", "PIL"):
 from PIL import Image
 
 from mpt.fleet import FleetError
-from mpt.fleet.flower.loopback import Loopback
+from mpt.fleet.flower.loopback import CONNECTION, Loopback, program
 from mpt.fleet.flower.supernode import ENDED, NO_GOODBYE, SuperNode, keep, leave_path
 from mpt.fleet.leave import LeaveFile
+
+ROOT = Path(__file__).parents[3]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,11 +106,22 @@ def test_a_supernode_that_ends_before_the_goodbye_is_none(key, capfd):
 
 
 @pytest.mark.slow
-def test_a_real_supernode_that_is_refused_is_a_failure(tmp_path):
+def test_a_real_supernode_that_is_refused_is_a_failure_and_flwr_works_in_the_clone(tmp_path):
     with Loopback(tmp_path / "fleet", tmp_path) as net:
         net.start_vehicle("stranger", "partition-id=0 num-partitions=2")
         assert net.processes["stranger"].wait(120) == ENDED
         assert "is the key registered, is the clock right?" in net.log("stranger")
+        listed = subprocess.run(
+            [program("flwr"), "list", CONNECTION], cwd=ROOT, env=net.environment, capture_output=True, text=True,
+            timeout=120, check=False,
+        )  # fmt: skip
+        assert listed.returncode == 0, listed.stdout + listed.stderr
+
+
+def test_the_documented_connection_is_no_folder_here():
+    named = re.findall(r"\[superlink\.(.+)\]", (ROOT / "docs" / "deployment.md").read_text())
+    assert named == [CONNECTION]
+    assert not (ROOT / CONNECTION).exists()
 
 
 def test_the_dataset_is_tried_at_the_start(key, tmp_path, capfd):
