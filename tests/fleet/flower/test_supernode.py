@@ -17,6 +17,7 @@ for package in ("torch", "flwr", "cryptography", "PIL"):
 
 from PIL import Image
 
+from mpt.federation.files import alone
 from mpt.fleet import FleetError
 from mpt.fleet.flower.loopback import CONNECTION, Loopback, program
 from mpt.fleet.flower.supernode import ENDED, NO_GOODBYE, SuperNode, keep, leave_path
@@ -199,6 +200,81 @@ def test_the_command_says_what_is_wrong(arguments, said):
     assert "Traceback" not in done.stderr
 
 
+def mpt_leave(key, *more):
+    command = [sys.executable, "-m", "mpt", "vehicle", "leave", "--key", str(key), *more]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
 def test_leave_is_told_by_a_file_beside_the_key(key):
-    subprocess.run([sys.executable, "-m", "mpt", "vehicle", "leave", "--key", str(key)], timeout=120, check=True)
-    assert LeaveFile(leave_path(key)).asked
+    LeaveFile(leave_path(key)).stays()
+    with alone(key):
+        assert mpt_leave(key).returncode == 0
+        assert LeaveFile(leave_path(key)).asked
+        elsewhere = mpt_leave(key, "--leave-file", "elsewhere")
+    assert elsewhere.returncode == 2
+    assert "leave-file: there is no elsewhere, should be what the vehicle was started with" in elsewhere.stderr
+
+
+def test_leave_without_a_vehicle_says_so(key):
+    LeaveFile(leave_path(key)).stays()  # of one that was killed
+    done = mpt_leave(key)
+    assert done.returncode == 2
+    assert f"key: no vehicle runs with {key} on this machine" in " ".join(done.stderr.split())
+    assert not LeaveFile(leave_path(key)).asked
+
+
+def test_a_second_vehicle_with_the_same_key_is_refused(key):
+    with alone(key), pytest.raises(FleetError, match=r"key: a vehicle runs with .*vehicle.key already"):
+        keep(node(key, leave_path=key.with_name("elsewhere")))
+    assert keep(node(key, script="raise SystemExit(3)")) == 3
+
+
+def test_sighup_is_a_leave_too_unless_it_is_ignored(key, capfd):
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        script = "import os, signal, time; time.sleep(1); os.kill(os.getppid(), signal.SIGHUP); time.sleep(60)"
+        assert keep(node(key, leave_timeout=0.5, script=script)) == NO_GOODBYE
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        assert keep(node(key, script=script.replace("60", "0"))) == ENDED
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+KEEPER = """
+from pathlib import Path
+from mpt.fleet.flower.supernode import keep
+from tests.fleet.flower.test_supernode import Standing
+script = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(120)"
+keep(Standing(superlink="a:1", key=Path("vehicle.key"), script=script))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent has ended")
+def test_the_supernode_does_not_outlive_mpt_vehicle(key, tmp_path):
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    keeper = subprocess.Popen([sys.executable, "-c", KEEPER], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})
+    child = 0
+    try:
+        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        child = int((tmp_path / "pid").read_text())
+        keeper.kill()
+        keeper.wait()
+        until(lambda: not running(child))
+    finally:
+        keeper.kill()
+        if child and running(child):
+            os.kill(child, signal.SIGKILL)
+
+
+def until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False

@@ -56,13 +56,17 @@ def run(
 @vehicle.command()
 def leave(key: _Key = Path("vehicle.key"), leave_file: _LeaveFile = None) -> None:
     """Tell the vehicle that runs with this key to leave; it stops once it has told the server."""
-    from mpt.fleet.flower.supernode import leave_path
+    from mpt.fleet.flower.supernode import leave_path, runs
 
     if not key.is_file():
         raise click.UsageError(f"key: {key} is no file, should be the private key of a vehicle that runs here")
     path = leave_file or leave_path(key)
     try:
+        if not runs(key):
+            raise click.UsageError(f"key: no vehicle runs with {key} on this machine")
+        if not path.exists():
+            raise click.UsageError(f"leave-file: there is no {path}, should be what the vehicle was started with")
         LeaveFile(path).ask()
     except OSError as error:
-        raise click.UsageError(f"leave-file: {path} cannot be written ({error.strerror})") from error
+        raise click.UsageError(f"{error.filename}: cannot be read or written ({error.strerror})") from error
     click.echo("the vehicle leaves with the next message", err=True)

@@ -1,13 +1,15 @@
 """`mpt vehicle`: a SuperNode that says goodbye. On SIGTERM it announces that it leaves, and only then stops."""
 
+import ctypes
 import os
 import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -15,10 +17,12 @@ from flwr.common.config import parse_config_args
 
 from mpt.data import DataError, hold, load
 from mpt.data.encoded import SMALLEST_SIDE
+from mpt.federation.files import TakenError, alone
 from mpt.fleet.errors import FleetError
 from mpt.fleet.leave import LeaveFile
 
 PAUSE = 0.2
+PR_SET_PDEATHSIG = 1
 NO_GOODBYE = 75
 """Exit code of a vehicle that has left without telling the server."""
 ENDED = 1
@@ -58,6 +62,8 @@ class SuperNode:
         """The SuperNode's."""
         if not self.key.is_file():
             raise FleetError(f"key: {self.key} is no file, should be the vehicle's private key (ssh-keygen makes one)")
+        if not os.access(self.key, os.R_OK):
+            raise FleetError(f"key: {self.key} cannot be read, should be readable by the vehicle's user")
         if self.root_certificates is not None and not self.root_certificates.is_file():
             raise FleetError(f"root-certificates: {self.root_certificates} is no file")
         secure = (
@@ -102,9 +108,27 @@ def try_dataset(node_config: str) -> None:
 def keep(node: SuperNode) -> int:
     """Run the SuperNode until it ends or the vehicle has left; 0 after a goodbye alone, `NO_GOODBYE`, or its exit code.
 
-    A second signal does not wait for the goodbye.
+    A second signal does not wait for the goodbye. While it runs, `alone` holds the key.
     """
-    command, signals = node.command(), list[int]()
+    command = node.command()
+    try:
+        with alone(node.key):
+            return _keep(node, command)
+    except TakenError:
+        raise FleetError(f"key: a vehicle runs with {node.key} already, each should have a key of its own") from None
+
+
+def runs(key: Path) -> bool:
+    """Whether a vehicle with this key runs on this machine."""
+    try:
+        with alone(key):
+            return False
+    except TakenError:
+        return True
+
+
+def _keep(node: SuperNode, command: Sequence[str]) -> int:
+    signals: list[int] = []
     try_dataset(node.node_config)
     try:
         node.leave_file.stays()
@@ -117,8 +141,14 @@ def keep(node: SuperNode) -> int:
     def goodbye(number: int, frame: FrameType | None) -> None:
         signals.append(number)
 
-    before = {number: signal.signal(number, goodbye) for number in (signal.SIGTERM, signal.SIGINT)}
-    process = subprocess.Popen(command, env=_environment(), start_new_session=True)
+    heard = [n for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, goodbye) for number in heard}
+    process = subprocess.Popen(
+        command,
+        env=_environment(),
+        start_new_session=True,
+        preexec_fn=_dies_with_its_parent(),  # noqa: PLW1509  # one call of libc, and no other threads
+    )
     try:
         return _wait(node, process, signals)
     finally:
@@ -169,6 +199,13 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
             process.wait(seconds)
         except (ProcessLookupError, subprocess.TimeoutExpired):
             continue
+
+
+def _dies_with_its_parent() -> Callable[[], object] | None:
+    """For the child to call on Linux: it gets SIGTERM when this process ends, however that happens."""
+    if sys.platform != "linux":
+        return None
+    return partial(ctypes.CDLL(None).prctl, PR_SET_PDEATHSIG, int(signal.SIGTERM))
 
 
 def _say(sentence: str) -> None:
