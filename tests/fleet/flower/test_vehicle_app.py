@@ -6,8 +6,11 @@ import pytest
 for package in ("torch", "flwr", "PIL"):
     pytest.importorskip(package, reason="the extra fleet is not installed")
 
+import torch
 from PIL import Image
 
+from mpt.data import load
+from mpt.fleet import FleetError
 from mpt.fleet.flower.config import AppConfig
 from mpt.fleet.flower.vehicle_app import vehicle_of
 
@@ -25,3 +28,16 @@ def test_a_vehicle_of_one_class_and_train_alone(tmp_path):
     assert vehicle.samples.images.shape == (2, 3, 28, 28)
     assert vehicle.samples.images.amax((1, 2, 3)).tolist() == [0, 1]
     assert vehicle.model.head.weight.shape[0] == 3
+
+
+def test_shared_labels_follow_the_names_in_whatever_order_the_fleet_has_them():
+    road = load("road?train=20&test=2", image_size=28).classes
+    turned = road[::-1]
+    given = {"dataset": "road?train=20&test=2", "image_size": 28, "rare": "truck", "remaining": 0.1}
+    for partition in (0, 1):
+        plain = vehicle_of(AppConfig(**given), partition, 2, None, None).samples
+        other = vehicle_of(AppConfig(**given, classes=",".join(turned)), partition, 2, None, None).samples
+        assert torch.equal(plain.images, other.images)
+        assert [turned[label] for label in other.labels] == [road[label] for label in plain.labels]
+    with pytest.raises(FleetError, match=f"class '{road[0]}' of .* is none of the fleet's, {road[1]}"):
+        vehicle_of(AppConfig(**given, classes=",".join(road[1:])), 0, 2, None, None)

@@ -15,7 +15,7 @@ from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Ask
 from mpt.fleet.flower.config import AppConfig
 from mpt.fleet.flower.records import FEATURES, absence, array_record, arrays_of, read_ask, reply_content
-from mpt.fleet.holdings import loaded, own, shared
+from mpt.fleet.holdings import loaded, named, samples, shared
 from mpt.fleet.leave import LeaveFile
 from mpt.fleet.vehicle import Vehicle
 from mpt.learning import build, numpy_generator
@@ -70,15 +70,16 @@ def vehicle_of(config: AppConfig, partition: object, partitions: object, dataset
     data: Dataset | Holding
     if isinstance(partition, int) and isinstance(partitions, int):
         data = loaded(str(dataset or config.dataset), image_size=config.image_size, per_class=config.per_class)
-        classes = config.class_names or data.classes
         held = shared(data, partition, partitions, rare=config.rare, remaining=config.remaining, seed=config.seed)
     else:
         data = hold(str(dataset), image_size=config.image_size or None, per_class=config.per_class or None)
-        classes = config.class_names or data.classes
-        held = own(data, classes)
+        held = samples(data.train)
+    classes = config.class_names or data.classes
     _, size, channels = data.train.image_shape
     model = build(config.backbone, num_classes=len(classes), in_channels=channels, image_size=size, seed=config.seed)
-    return Vehicle(str(name if partition is None else partition), model, held, config.training, config.seed)
+    return Vehicle(
+        str(name if partition is None else partition), model, named(held, data, classes), config.training, config.seed
+    )
 
 
 def _role(config: AppConfig, vehicle: Vehicle, ask: Ask) -> Literal["present", "absent", "leaving"]:
