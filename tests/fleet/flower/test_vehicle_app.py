@@ -28,6 +28,8 @@ def test_a_vehicle_of_one_class_and_train_alone(tmp_path):
     assert vehicle.samples.images.shape == (2, 3, 28, 28)
     assert vehicle.samples.images.amax((1, 2, 3)).tolist() == [0, 1]
     assert vehicle.model.head.weight.shape[0] == 3
+    with pytest.raises(FleetError, match="classes is empty, should name the fleet's"):
+        vehicle_of(AppConfig(image_size=28), None, None, f"folder:{tmp_path}", "anna")
 
 
 def test_shared_labels_follow_the_names_in_whatever_order_the_fleet_has_them():

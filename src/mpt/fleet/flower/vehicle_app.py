@@ -72,6 +72,10 @@ def vehicle_of(config: AppConfig, partition: object, partitions: object, dataset
         data = loaded(str(dataset or config.dataset), image_size=config.image_size, per_class=config.per_class)
         held = shared(data, partition, partitions, rare=config.rare, remaining=config.remaining, seed=config.seed)
     else:
+        if not config.class_names:
+            raise FleetError(
+                "config: classes is empty, should name the fleet's where vehicles have datasets of their own"
+            )
         data = hold(str(dataset), image_size=config.image_size or None, per_class=config.per_class or None)
         held = samples(data.train)
     classes = config.class_names or data.classes
