@@ -3,9 +3,9 @@
 The package imports NumPy alone; a loader imports what else it needs when it is called.
 """
 
-from mpt.data.dataset import Dataset, Split
+from mpt.data.dataset import Dataset, Holding, Split
 from mpt.data.errors import DataError
 from mpt.data.npz import save_npz
-from mpt.data.registry import LOADERS, Loader, load, usages
+from mpt.data.registry import LOADERS, Loader, hold, load, usages
 
-__all__ = ["LOADERS", "DataError", "Dataset", "Loader", "Split", "load", "save_npz", "usages"]
+__all__ = ["LOADERS", "DataError", "Dataset", "Holding", "Loader", "Split", "hold", "load", "save_npz", "usages"]

@@ -83,6 +83,27 @@ class Split:
         return Split(self.images[indices], self.labels[indices], vehicles)
 
 
+@dataclass(frozen=True, eq=False)
+class Holding:
+    """What a vehicle has of its own: training samples, of one class or more.
+
+    Attributes:
+        name: what it is called.
+        classes: the classes' names.
+        train: the samples.
+        notes: what the loader left out, a clause each.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    train: Split
+    notes: tuple[str, ...] = ()
+
+    def limited(self, per_class: int) -> "Holding":
+        """The same with up to `per_class` samples a class, as `Dataset.limited` chooses them."""
+        return replace(self, train=_limited(self.train, len(self.classes), per_class, 0))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """A training and a test split over the same classes, all images of one size.
@@ -203,12 +224,7 @@ class Dataset:
             raise DataError(f"per_class: {per_class}, should be at least 1")
         if seed < 0:
             raise DataError(f"seed: {seed}, should not be negative")
-        chosen = []
-        for c in range(self.num_classes):
-            members = np.flatnonzero(self.train.labels == c)
-            order = np.random.default_rng([_CHOICE, seed, c]).permutation(len(members))
-            chosen.append(members[order[:per_class]])
-        return replace(self, train=self.train.take(np.sort(np.concatenate(chosen))))
+        return replace(self, train=_limited(self.train, self.num_classes, per_class, seed))
 
     def rgb(self) -> "Dataset":
         """The same dataset with three channels; grey is repeated."""
@@ -223,6 +239,15 @@ class Dataset:
             f"<Dataset {self.name}: {len(self.train)} train and {len(self.test)} test images of "
             f"{height}x{width}x{channels}, {self.num_classes} classes>"
         )
+
+
+def _limited(split: Split, num_classes: int, per_class: int, seed: int) -> Split:
+    chosen = []
+    for c in range(num_classes):
+        members = np.flatnonzero(split.labels == c)
+        order = np.random.default_rng([_CHOICE, seed, c]).permutation(len(members))
+        chosen.append(members[order[:per_class]])
+    return split.take(np.sort(np.concatenate(chosen)))
 
 
 def _as_array(value: object, name: str) -> NDArray[Any]:

@@ -1,12 +1,19 @@
-"""`folder:PATH`: train/ and test/, in each a folder of images per class."""
+"""`folder:PATH`: train/ and test/, in each a folder of images per class; of a vehicle's own, train/ alone."""
 
+import warnings
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from mpt.data.dataset import SPLITS, Dataset
-from mpt.data.encoded import Encoded, decoded
+from mpt.data.dataset import SPLITS, Dataset, Holding, Split
+from mpt.data.encoded import Encoded, decoded, header, image_side, pixels, require_pillow
+from mpt.data.errors import DataError
+from mpt.data.gather import LeftOut
 from mpt.data.request import Request
+
+T = TypeVar("T")
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
@@ -30,17 +37,57 @@ def load_folder(request: Request) -> Dataset:
     return decoded(request, root.resolve().name or "folder", classes, samples[0], samples[1])
 
 
-def _class_folders(request: Request, folder: Path) -> dict[str, Path]:
+def hold_folder(request: Request) -> Holding:
+    """What a vehicle has in train/, of one class or more; broken images and empty folders are left out and counted."""
+    pillow, root, left_out = require_pillow(request), request.path, LeftOut()
+    encoded: list[tuple[Encoded, str]] = []
+    for name, folder in sorted(_class_folders(request, root / "train", least=1).items()):
+        files = _images_in(folder)
+        encoded += [(Encoded(file, str(file.relative_to(root))), name) for file in files]
+        if not files:
+            left_out.add("classes without images", name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = _readable(lambda e: (header(pillow, e), e), encoded, left_out)
+        headers = [h for (h, _), _ in found]
+        if headers:
+            side, grey = image_side(headers, headers, request.image_size), all(h.grey for h in headers)
+        read = _readable(lambda e: pixels(pillow, e, side, grey), ((e, name) for (_, e), name in found), left_out)
+    if not read:
+        raise request.error(f"no images in {root / 'train'}, should have at least one; {left_out.clause()}")
+    classes = sorted({name for _, name in read})
+    split = Split(np.stack([image for image, _ in read]), np.array([classes.index(name) for _, name in read]))
+    return Holding(root.resolve().name or "folder", tuple(classes), split, tuple(filter(None, (left_out.clause(),))))
+
+
+def _readable(
+    read: Callable[[Encoded], T], samples: Iterable[tuple[Encoded, str]], left_out: LeftOut
+) -> list[tuple[T, str]]:
+    """What `read` makes of each sample and its class; those that it cannot decode are counted."""
+    kept = []
+    for encoded, name in samples:
+        try:
+            kept.append((read(encoded), name))
+        except DataError:
+            left_out.add("broken images", encoded.where)
+    return kept
+
+
+def _class_folders(request: Request, folder: Path, least: int = 2) -> dict[str, Path]:
     if not folder.is_dir():
         raise request.error(f"no folder {folder}, should have a folder per class")
     found = {path.name: path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")}
-    if len(found) < 2:
-        raise request.error(f"{folder} has {len(found)} class folders, should have at least 2")
+    if len(found) < least:
+        raise request.error(f"{folder} has {len(found)} class folders, should have at least {least}")
     return found
 
 
 def _images(request: Request, folder: Path) -> list[Path]:
-    files = sorted(f for f in folder.rglob("*") if f.suffix.lower() in SUFFIXES and not f.name.startswith("."))
+    files = _images_in(folder)
     if not files:
         raise request.error(f"no images in {folder}, should have at least one ({', '.join(SUFFIXES)})")
     return files
+
+
+def _images_in(folder: Path) -> list[Path]:
+    return sorted(f for f in folder.rglob("*") if f.suffix.lower() in SUFFIXES and not f.name.startswith("."))

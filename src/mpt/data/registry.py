@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from mpt.data.car1000 import load_car1000
-from mpt.data.dataset import Dataset
+from mpt.data.dataset import Dataset, Holding
 from mpt.data.digits import load_digits
 from mpt.data.errors import DataError
-from mpt.data.folder import load_folder
+from mpt.data.folder import hold_folder, load_folder
 from mpt.data.function import load_function, looks_like_function
 from mpt.data.hub import load_hub
 from mpt.data.npz import load_npz
@@ -22,12 +22,16 @@ _LOG = logging.getLogger("mpt")
 
 
 class Loader(NamedTuple):
-    """A way to get a dataset; `target` says what follows the colon, empty where nothing does."""
+    """A way to get a dataset; `target` says what follows the colon, empty where nothing does.
+
+    `hold` is for vehicles, where a part of the dataset is enough for them.
+    """
 
     load: Callable[[Request], Dataset]
     description: str
     target: str = ""
     options: tuple[str, ...] = ()
+    hold: Callable[[Request], Holding] | None = None
 
 
 LOADERS: dict[str, Loader] = {
@@ -39,7 +43,9 @@ LOADERS: dict[str, Loader] = {
         load_parquet, "PREFIX-train.parquet and PREFIX-test.parquet as Hugging Face writes them", "PREFIX",
         ("image", "label"),
     ),
-    "folder": Loader(load_folder, "a folder with train/ and test/, in each a folder of images per class", "PATH"),
+    "folder": Loader(
+        load_folder, "a folder with train/ and test/, in each a folder of images per class", "PATH", hold=hold_folder
+    ),
     "nuimages": Loader(
         load_nuimages, "objects cut from the images of a nuImages folder, eight classes or your own", "ROOT",
         ("train", "test", "min_side", "groups", "test_per_class"),
@@ -89,6 +95,38 @@ def load(
     Raises:
         DataError: with one sentence, whatever is wrong.
     """
+    loader, request = _resolved(spec, image_size, seed, per_class, say)
+    dataset = loader.load(request)
+    _say_notes(request, dataset)
+    return dataset if per_class is None else dataset.limited(per_class)
+
+
+def hold(
+    spec: str,
+    *,
+    image_size: int | None = None,
+    per_class: int | None = None,
+    say: Callable[[str], None] = _LOG.warning,
+) -> Holding:
+    """A vehicle's own samples: of `folder:PATH` train/ alone, of others the training samples. As in `load`."""
+    loader, request = _resolved(spec, image_size, 0, per_class, say)
+    if loader.hold is None:
+        dataset = loader.load(request)
+        held = Holding(dataset.name, dataset.classes, dataset.train, dataset.notes)
+    else:
+        held = loader.hold(request)
+    _say_notes(request, held)
+    return held if per_class is None else held.limited(per_class)
+
+
+def _say_notes(request: Request, loaded: Dataset | Holding) -> None:
+    for note in loaded.notes:
+        request.say(f"{request.spec}: {note}")
+
+
+def _resolved(
+    spec: str, image_size: int | None, seed: int, per_class: int | None, say: Callable[[str], None]
+) -> tuple[Loader, Request]:
     if not isinstance(spec, str):
         raise DataError(f"dataset: {type(spec).__name__}, should be a text such as 'road'")
     if image_size is not None and not 8 <= image_size <= LARGEST_SIDE:
@@ -97,13 +135,6 @@ def load(
         raise DataError(f"seed: {seed}, should not be negative")
     if per_class is not None and per_class < 1:
         raise DataError(f"per_class: {per_class}, should be at least 1")
-    dataset = _found(spec, image_size, seed, per_class, say)
-    for note in dataset.notes:
-        say(f"{spec}: {note}")
-    return dataset if per_class is None else dataset.limited(per_class)
-
-
-def _found(spec: str, image_size: int | None, seed: int, per_class: int | None, say: Callable[[str], None]) -> Dataset:
     head, options = split_options(spec)
     word, colon, target = head.partition(":")
     if word not in LOADERS:
@@ -112,7 +143,7 @@ def _found(spec: str, image_size: int | None, seed: int, per_class: int | None, 
             raise DataError(f"dataset: {spec!r} is none that is known, should be one of {known}")
         if options:
             raise DataError(f"{spec}: a function takes no options, should end before the question mark")
-        return load_function(Request(spec, head, options, image_size, seed, per_class, say))
+        return Loader(load_function, FUNCTION), Request(spec, head, options, image_size, seed, per_class, say)
     loader = LOADERS[word]
     if bool(target) != bool(loader.target) or (colon and not target):
         wanted = f"{word}:{loader.target}" if loader.target else word
@@ -121,4 +152,4 @@ def _found(spec: str, image_size: int | None, seed: int, per_class: int | None, 
         if option not in loader.options:
             allowed = f"one of {', '.join(loader.options)}" if loader.options else "left out, there are none"
             raise DataError(f"{spec}: no option {option!r} for {word}, should be {allowed}")
-    return loader.load(Request(spec, target, options, image_size, seed, per_class, say))
+    return loader, Request(spec, target, options, image_size, seed, per_class, say)

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from mpt.data import Dataset, Split, load
+from mpt.data import Dataset, Holding, Split, load
 from mpt.federation.partition import concentrate
 from mpt.federation.trainings import Samples
 from mpt.fleet.errors import FleetError
@@ -27,14 +27,13 @@ def shared(dataset: Dataset, vehicle: int, vehicles: int, *, rare: str, remainin
     return samples(dataset.train.take(partition.holdings[vehicle]))
 
 
-def own(dataset: Dataset, classes: Sequence[str]) -> Samples:
-    """All training samples of a vehicle's own dataset, its labels turned into the fleet's by the classes' names."""
+def named(held: Samples, dataset: Dataset | Holding, classes: Sequence[str]) -> Samples:
+    """Samples of a dataset, their labels turned into the fleet's by the classes' names."""
     for name in dataset.classes:
         if name not in classes:
             raise FleetError(f"dataset: class {name!r} of {dataset.name} is none of the fleet's, {', '.join(classes)}")
-    numbers = np.array([classes.index(name) for name in dataset.classes], dtype=np.int64)
-    held = samples(dataset.train)
-    return Samples(held.images, torch.from_numpy(numbers[dataset.train.labels]))
+    numbers = torch.tensor([classes.index(name) for name in dataset.classes])
+    return Samples(held.images, numbers[held.labels])
 
 
 def samples(split: Split) -> Samples:

@@ -1,14 +1,19 @@
-"""How `mpt vehicle leave` reaches the app: a file that is there as long as the vehicle is to leave."""
+"""How `mpt vehicle leave` reaches the app: a file that says whether the vehicle is to leave."""
 
+import contextlib
+import logging
 from dataclasses import dataclass
 from pathlib import Path
+
+from mpt.federation.files import write_atomically
 
 
 @dataclass(frozen=True)
 class LeaveFile:
-    """A file beside the vehicle's key: "asked" is in it once the vehicle is to leave, "answered" once it has said so.
+    """A file of one word: "stays" while the vehicle runs, "asked" once it is to leave, "answered" once it has said so.
 
-    Flower starts a new process for every message, and nothing else of a vehicle's outlives them.
+    Flower starts a new process for every message, and nothing else of a vehicle's outlives them. The file is replaced,
+    never written into, so that it is always whole, and whoever may write to its folder may replace another user's.
     """
 
     path: Path
@@ -16,22 +21,39 @@ class LeaveFile:
     @property
     def asked(self) -> bool:
         """Whether the vehicle is to say that it leaves."""
-        return self.path.exists()
+        return self._word in ("asked", "answered")
 
     @property
     def done(self) -> bool:
         """Whether it has said so."""
-        return self.path.exists() and self.path.read_text(encoding="utf-8").strip() == "answered"
+        return self._word == "answered"
+
+    def stays(self) -> None:
+        """The vehicle runs, or is back; `OSError` where the file cannot be written."""
+        self._write("stays")
 
     def ask(self) -> None:
-        """The vehicle is to leave."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text("asked\n", encoding="utf-8")
+        """The vehicle is to leave; `OSError` where the file cannot be written."""
+        self._write("asked")
 
     def answered(self) -> None:
-        """The vehicle has said that it leaves."""
-        self.path.write_text("answered\n", encoding="utf-8")
+        """The vehicle has said that it leaves. Where that cannot be written it is logged: the answer must go out."""
+        try:
+            self._write("answered")
+        except OSError as error:
+            logging.getLogger("mpt").warning(f"leave-file: {self.path} cannot be written ({error.strerror})")
 
     def clear(self) -> None:
-        """The vehicle stays, or is back."""
-        self.path.unlink(missing_ok=True)
+        """The vehicle has ended."""
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+
+    @property
+    def _word(self) -> str:
+        try:
+            return self.path.read_text(encoding="utf-8").strip()
+        except OSError:
+            return ""
+
+    def _write(self, word: str) -> None:
+        write_atomically(self.path, f"{word}\n".encode())

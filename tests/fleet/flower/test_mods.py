@@ -91,6 +91,15 @@ def test_a_vehicle_that_leaves_says_so(tmp_path):
     assert leave.done
 
 
+def test_a_leave_that_cannot_be_noted_is_said_all_the_same(tmp_path, caplog):
+    leave = LeaveFile(tmp_path / "leave")
+    leave.ask()
+    (tmp_path / ".leave.partial").mkdir()
+    assert read(answer_statistics(embed)(question()[1], context(**{"leave-file": str(leave.path)}))).leaving
+    assert "leave cannot be written (Is a directory)" in caplog.text
+    assert not leave.done
+
+
 def test_a_failed_embed_is_no_answer_and_no_leave(tmp_path):
     leave = LeaveFile(tmp_path / "leave")
     leave.ask()

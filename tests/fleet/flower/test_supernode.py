@@ -1,20 +1,29 @@
 """`mpt vehicle` around a process that does what a SuperNode might do; real SuperNodes are in test_deployment.py."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch", reason="the extra sim is not installed")
+for package in ("torch", "flwr", "cryptography", "PIL"):
+    pytest.importorskip(package, reason="the extra fleet is not installed")
 
+from PIL import Image
+
+from mpt.federation.files import alone
 from mpt.fleet import FleetError
-from mpt.fleet.flower.supernode import NO_GOODBYE, SuperNode, keep, leave_path
+from mpt.fleet.flower.loopback import CONNECTION, Loopback, program
+from mpt.fleet.flower.supernode import ENDED, NO_GOODBYE, SuperNode, keep, leave_path
 from mpt.fleet.leave import LeaveFile
+
+ROOT = Path(__file__).parents[3]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +95,77 @@ def test_a_supernode_that_ends_by_itself_ends_it_with_its_code(key):
     assert not LeaveFile(leave_path(key)).asked, "a vehicle that is started again is back"
 
 
+def test_a_supernode_that_ends_by_itself_without_a_reason_is_a_failure(key, capfd):
+    assert keep(node(key, script="pass")) == ENDED
+    assert "the SuperNode ended by itself; see its lines above" in capfd.readouterr().err
+
+
+def test_a_supernode_that_ends_before_the_goodbye_is_none(key, capfd):
+    script = f"open({str(leave_path(key))!r}, 'w').write('asked')"
+    assert keep(node(key, script=script)) == NO_GOODBYE
+    assert "left without a goodbye: the SuperNode ended by itself" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_real_supernode_that_is_refused_is_a_failure_and_flwr_works_in_the_clone(tmp_path):
+    with Loopback(tmp_path / "fleet", tmp_path) as net:
+        net.start_vehicle("stranger", "partition-id=0 num-partitions=2")
+        assert net.processes["stranger"].wait(120) == ENDED
+        assert "is the key registered, is the clock right?" in net.log("stranger")
+        listed = subprocess.run(
+            [program("flwr"), "list", CONNECTION], cwd=ROOT, env=net.environment, capture_output=True, text=True,
+            timeout=120, check=False,
+        )  # fmt: skip
+        assert listed.returncode == 0, listed.stdout + listed.stderr
+
+
+def test_the_documented_connection_is_no_folder_here():
+    named = re.findall(r"\[superlink\.(.+)\]", (ROOT / "docs" / "deployment.md").read_text())
+    assert named == [CONNECTION]
+    assert not (ROOT / CONNECTION).exists()
+
+
+def test_the_dataset_is_tried_at_the_start(key, tmp_path, capfd):
+    folder = tmp_path / "images"
+    (folder / "train" / "truck").mkdir(parents=True)
+    tried = {"node_config": f'dataset="folder:{folder}"', "script": "raise SystemExit(3)"}
+    with pytest.raises(FleetError, match=r"node-config: folder:.*: no images in .*train, should have at least one"):
+        keep(node(key, **tried))
+    Image.new("RGB", (300, 200)).save(folder / "train" / "truck" / "1.png")
+    (folder / "train" / "truck" / "2.png").write_bytes(b"half")
+    assert keep(node(key, **tried)) == 3
+    said = capfd.readouterr().err
+    assert "left out: broken images 1 (train/truck/2.png)" in said
+    assert f"mpt: folder:{folder}: truck 1 training samples" in said
+
+
+def test_it_does_not_start_where_the_leave_file_cannot_be_written(key):
+    leave_path(key).mkdir()
+    with pytest.raises(FleetError, match=r"leave-file: .*\.leave cannot be written \(Is a directory\), should be in a"):
+        keep(node(key, script="raise SystemExit(3)"))
+    assert keep(node(key, leave_path=key.with_name("elsewhere"), script="raise SystemExit(3)")) == 3
+
+
+def test_a_leave_file_that_cannot_be_written_any_more_ends_it_in_a_sentence(key, tmp_path, capfd):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    script = f"import shutil, time; shutil.rmtree({str(folder)!r}); time.sleep(60)"
+    signals(2.0)
+    assert keep(node(key, leave_path=folder / "leave", script=script)) == NO_GOODBYE
+    assert "left without a goodbye: " in (said := capfd.readouterr().err)
+    assert "leave cannot be written (No such file or directory)" in said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user, as whom only root can start processes")
+def test_a_leave_file_of_another_user_is_answered(tmp_path):
+    leave = LeaveFile(tmp_path / "leave")
+    leave.ask()
+    tmp_path.chmod(0o777)
+    other = "import os; from mpt.fleet.leave import *; os.setuid(65534); LeaveFile(Path('leave')).answered()"
+    subprocess.run([sys.executable, "-c", other], cwd=tmp_path, timeout=120, check=True)
+    assert leave.done
+
+
 def test_the_supernode_is_told_where_to_look(key, tmp_path):
     (tmp_path / "ca.crt").write_text("a certificate")
     made = SuperNode(superlink="a:1", key=key, root_certificates=tmp_path / "ca.crt", node_config="partition-id=0")
@@ -120,6 +200,81 @@ def test_the_command_says_what_is_wrong(arguments, said):
     assert "Traceback" not in done.stderr
 
 
+def mpt_leave(key, *more):
+    command = [sys.executable, "-m", "mpt", "vehicle", "leave", "--key", str(key), *more]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
 def test_leave_is_told_by_a_file_beside_the_key(key):
-    subprocess.run([sys.executable, "-m", "mpt", "vehicle", "leave", "--key", str(key)], timeout=120, check=True)
-    assert LeaveFile(leave_path(key)).asked
+    LeaveFile(leave_path(key)).stays()
+    with alone(key):
+        assert mpt_leave(key).returncode == 0
+        assert LeaveFile(leave_path(key)).asked
+        elsewhere = mpt_leave(key, "--leave-file", "elsewhere")
+    assert elsewhere.returncode == 2
+    assert "leave-file: there is no elsewhere, should be what the vehicle was started with" in elsewhere.stderr
+
+
+def test_leave_without_a_vehicle_says_so(key):
+    LeaveFile(leave_path(key)).stays()  # of one that was killed
+    done = mpt_leave(key)
+    assert done.returncode == 2
+    assert f"key: no vehicle runs with {key} on this machine" in " ".join(done.stderr.split())
+    assert not LeaveFile(leave_path(key)).asked
+
+
+def test_a_second_vehicle_with_the_same_key_is_refused(key):
+    with alone(key), pytest.raises(FleetError, match=r"key: a vehicle runs with .*vehicle.key already"):
+        keep(node(key, leave_path=key.with_name("elsewhere")))
+    assert keep(node(key, script="raise SystemExit(3)")) == 3
+
+
+def test_sighup_is_a_leave_too_unless_it_is_ignored(key, capfd):
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        script = "import os, signal, time; time.sleep(1); os.kill(os.getppid(), signal.SIGHUP); time.sleep(60)"
+        assert keep(node(key, leave_timeout=0.5, script=script)) == NO_GOODBYE
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        assert keep(node(key, script=script.replace("60", "0"))) == ENDED
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+KEEPER = """
+from pathlib import Path
+from mpt.fleet.flower.supernode import keep
+from tests.fleet.flower.test_supernode import Standing
+script = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(120)"
+keep(Standing(superlink="a:1", key=Path("vehicle.key"), script=script))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent has ended")
+def test_the_supernode_does_not_outlive_mpt_vehicle(key, tmp_path):
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    keeper = subprocess.Popen([sys.executable, "-c", KEEPER], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})
+    child = 0
+    try:
+        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        child = int((tmp_path / "pid").read_text())
+        keeper.kill()
+        keeper.wait()
+        until(lambda: not running(child))
+    finally:
+        keeper.kill()
+        if child and running(child):
+            os.kill(child, signal.SIGKILL)
+
+
+def until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False

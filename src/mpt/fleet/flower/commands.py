@@ -11,6 +11,9 @@ from mpt.fleet.leave import LeaveFile
 
 vehicle = typer.Typer()
 _Key = Annotated[Path, typer.Option(help="the vehicle's private key, by which the server knows it")]
+_LeaveFile = Annotated[
+    Path | None, typer.Option(help="by which the vehicle is told to leave, where it may write (default: KEY.leave)")
+]
 
 
 @vehicle.callback(invoke_without_command=True)
@@ -21,6 +24,7 @@ def run(
     root_certificates: Annotated[Path | None, typer.Option(help="to check the SuperLink's certificate with")] = None,
     port: Annotated[int, typer.Option(help="of the vehicle's own runtime API, on loopback")] = 9094,
     node_config: Annotated[str, typer.Option(help="for the app: 'dataset=\"folder:/data\"'")] = "",
+    leave_file: _LeaveFile = None,
     leave_timeout: Annotated[float, typer.Option(help="seconds to wait for a message to say goodbye to")] = 600.0,
     insecure: Annotated[bool, typer.Option("--insecure", help="without TLS: for tests on one machine")] = False,
 ) -> None:
@@ -39,6 +43,7 @@ def run(
         root_certificates=None if insecure else root_certificates,
         port=port,
         node_config=node_config,
+        leave_path=leave_file,
         leave_timeout=leave_timeout,
     )
     try:
@@ -49,11 +54,19 @@ def run(
 
 
 @vehicle.command()
-def leave(key: _Key = Path("vehicle.key")) -> None:
+def leave(key: _Key = Path("vehicle.key"), leave_file: _LeaveFile = None) -> None:
     """Tell the vehicle that runs with this key to leave; it stops once it has told the server."""
-    from mpt.fleet.flower.supernode import leave_path
+    from mpt.fleet.flower.supernode import leave_path, runs
 
     if not key.is_file():
         raise click.UsageError(f"key: {key} is no file, should be the private key of a vehicle that runs here")
-    LeaveFile(leave_path(key)).ask()
+    path = leave_file or leave_path(key)
+    try:
+        if not runs(key):
+            raise click.UsageError(f"key: no vehicle runs with {key} on this machine")
+        if not path.exists():
+            raise click.UsageError(f"leave-file: there is no {path}, should be what the vehicle was started with")
+        LeaveFile(path).ask()
+    except OSError as error:
+        raise click.UsageError(f"{error.filename}: cannot be read or written ({error.strerror})") from error
     click.echo("the vehicle leaves with the next message", err=True)

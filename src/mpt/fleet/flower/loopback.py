@@ -20,7 +20,8 @@ from cryptography.x509.oid import NameOID
 
 from mpt.fleet.errors import FleetError
 
-CONNECTION = "fleet"
+CONNECTION = "mpt"
+"""Not "fleet": where there is a folder of that name, flwr takes it for an app's."""
 _YEAR = datetime.timedelta(days=365)
 
 

@@ -1,22 +1,32 @@
 """`mpt vehicle`: a SuperNode that says goodbye. On SIGTERM it announces that it leaves, and only then stops."""
 
+import ctypes
 import os
 import shlex
 import signal
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
+from flwr.common.config import parse_config_args
+
+from mpt.data import DataError, hold, load
+from mpt.data.encoded import SMALLEST_SIDE
+from mpt.federation.files import TakenError, alone
 from mpt.fleet.errors import FleetError
 from mpt.fleet.leave import LeaveFile
 
 PAUSE = 0.2
+PR_SET_PDEATHSIG = 1
 NO_GOODBYE = 75
 """Exit code of a vehicle that has left without telling the server."""
+ENDED = 1
+"""Exit code of a vehicle whose SuperNode ended by itself, with 0 as where the SuperLink refuses it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +39,7 @@ class SuperNode:
         root_certificates: that the SuperLink's certificate is checked with; None: no TLS, for tests on one machine.
         port: of the vehicle's own runtime API, on loopback.
         node_config: for the app: `dataset="folder:/data"`, or `partition-id=0 num-partitions=4`.
+        leave_path: the file by which it is told to leave; None: KEY.leave. The vehicle's user writes to its folder.
         leave_timeout: seconds to wait for the next message once the vehicle is to leave.
         sent_after: seconds that a reply has to reach the SuperLink before the SuperNode is stopped.
     """
@@ -38,18 +49,21 @@ class SuperNode:
     root_certificates: Path | None = None
     port: int = 9094
     node_config: str = ""
+    leave_path: Path | None = None
     leave_timeout: float = 600.0
     sent_after: float = 5.0
 
     @property
     def leave_file(self) -> LeaveFile:
         """Where it is told to leave."""
-        return LeaveFile(leave_path(self.key))
+        return LeaveFile(self.leave_path or leave_path(self.key))
 
     def command(self) -> list[str]:
         """The SuperNode's."""
         if not self.key.is_file():
             raise FleetError(f"key: {self.key} is no file, should be the vehicle's private key (ssh-keygen makes one)")
+        if not os.access(self.key, os.R_OK):
+            raise FleetError(f"key: {self.key} cannot be read, should be readable by the vehicle's user")
         if self.root_certificates is not None and not self.root_certificates.is_file():
             raise FleetError(f"root-certificates: {self.root_certificates} is no file")
         secure = (
@@ -67,37 +81,91 @@ class SuperNode:
 
 
 def leave_path(key: Path) -> Path:
-    """The leave file of the vehicle with this key."""
+    """Where the leave file of the vehicle with this key is if nothing else is said."""
     return key.with_name(key.name + ".leave")
 
 
-def keep(node: SuperNode) -> int:
-    """Run the SuperNode until it ends or the vehicle has left; its exit code, 0 after a goodbye.
+def try_dataset(node_config: str) -> None:
+    """Load the dataset that the node config names, if it does, with small images, and say what there is.
 
-    A second signal does not wait for the goodbye.
+    Raises:
+        FleetError: it cannot be loaded; it could not in any round either.
     """
-    leave, hurry = node.leave_file, threading.Event()
-    leave.clear()
-    process = subprocess.Popen(node.command(), env=_environment(), start_new_session=True)
+    config = parse_config_args([node_config])
+    if "dataset" not in config:
+        return
+    spec = str(config["dataset"])
+    try:
+        data = (load if "partition-id" in config else hold)(spec, image_size=SMALLEST_SIDE, say=_say)
+    except DataError as error:
+        raise FleetError(f"node-config: {error}") from error
+    except OSError as error:
+        raise FleetError(f"node-config: {spec}: {error.filename} cannot be read ({error.strerror})") from error
+    counts = zip(data.classes, data.train.counts(len(data.classes)), strict=True)
+    _say(f"{spec}: {', '.join(f'{name} {count}' for name, count in counts)} training samples")
+
+
+def keep(node: SuperNode) -> int:
+    """Run the SuperNode until it ends or the vehicle has left; 0 after a goodbye alone, `NO_GOODBYE`, or its exit code.
+
+    A second signal does not wait for the goodbye. While it runs, `alone` holds the key.
+    """
+    command = node.command()
+    try:
+        with alone(node.key):
+            return _keep(node, command)
+    except TakenError:
+        raise FleetError(f"key: a vehicle runs with {node.key} already, each should have a key of its own") from None
+
+
+def runs(key: Path) -> bool:
+    """Whether a vehicle with this key runs on this machine."""
+    try:
+        with alone(key):
+            return False
+    except TakenError:
+        return True
+
+
+def _keep(node: SuperNode, command: Sequence[str]) -> int:
+    signals: list[int] = []
+    try_dataset(node.node_config)
+    try:
+        node.leave_file.stays()
+    except OSError as error:
+        raise FleetError(
+            f"leave-file: {node.leave_file.path} cannot be written ({error.strerror}), should be in a folder that the "
+            "vehicle's user may write to; --leave-file names another"
+        ) from None
 
     def goodbye(number: int, frame: FrameType | None) -> None:
-        if leave.asked:
-            hurry.set()
-        else:
-            leave.ask()
+        signals.append(number)
 
-    before = {number: signal.signal(number, goodbye) for number in (signal.SIGTERM, signal.SIGINT)}
+    heard = [n for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, goodbye) for number in heard}
+    process = subprocess.Popen(
+        command,
+        env=_environment(),
+        start_new_session=True,
+        preexec_fn=_dies_with_its_parent(),  # noqa: PLW1509  # one call of libc, and no other threads
+    )
     try:
-        return _wait(node, process, hurry)
+        return _wait(node, process, signals)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
         _stop(process)
+        node.leave_file.clear()
 
 
-def _wait(node: SuperNode, process: "subprocess.Popen[bytes]", hurry: threading.Event) -> int:
-    leave, until = node.leave_file, float("inf")
+def _wait(node: SuperNode, process: "subprocess.Popen[bytes]", signals: Sequence[int]) -> int:
+    leave, until, why = node.leave_file, float("inf"), ""
     while process.poll() is None:
+        if signals and not leave.asked:
+            try:
+                leave.ask()
+            except OSError as error:
+                why = f"{leave.path} cannot be written ({error.strerror})"
         if leave.asked and until == float("inf"):
             until = time.monotonic() + node.leave_timeout
             _say(f"leaving: the next message is answered with a goodbye, within {node.leave_timeout:g} s")
@@ -105,12 +173,22 @@ def _wait(node: SuperNode, process: "subprocess.Popen[bytes]", hurry: threading.
             time.sleep(node.sent_after)
             _say("left: the server was told")
             return 0
-        if time.monotonic() > until or hurry.is_set():
-            why = "asked to hurry" if hurry.is_set() else "no message came in time"
+        if len(signals) > 1:
+            why = "asked to hurry"
+        elif time.monotonic() > until:
+            why = "no message came in time"
+        if why:
             _say(f"left without a goodbye: {why}; the server will suspect a failure")
             return NO_GOODBYE
         time.sleep(PAUSE)
-    return process.returncode
+    if leave.done:
+        _say("left: the server was told")
+        return 0
+    if leave.asked:
+        _say("left without a goodbye: the SuperNode ended by itself; the server will suspect a failure")
+        return NO_GOODBYE
+    _say("the SuperNode ended by itself; see its lines above: is the key registered, is the clock right?")
+    return process.returncode or ENDED
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:
@@ -121,6 +199,13 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
             process.wait(seconds)
         except (ProcessLookupError, subprocess.TimeoutExpired):
             continue
+
+
+def _dies_with_its_parent() -> Callable[[], object] | None:
+    """For the child to call on Linux: it gets SIGTERM when this process ends, however that happens."""
+    if sys.platform != "linux":
+        return None
+    return partial(ctypes.CDLL(None).prctl, PR_SET_PDEATHSIG, int(signal.SIGTERM))
 
 
 def _say(sentence: str) -> None:

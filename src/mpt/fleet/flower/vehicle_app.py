@@ -9,12 +9,13 @@ from typing import Any, Literal
 from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
+from mpt.data import Dataset, Holding, hold
 from mpt.federation.scenario import left_after, parse_events, present
 from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Ask
 from mpt.fleet.flower.config import AppConfig
 from mpt.fleet.flower.records import FEATURES, absence, array_record, arrays_of, read_ask, reply_content
-from mpt.fleet.holdings import loaded, own, shared
+from mpt.fleet.holdings import loaded, named, samples, shared
 from mpt.fleet.leave import LeaveFile
 from mpt.fleet.vehicle import Vehicle
 from mpt.learning import build, numpy_generator
@@ -66,15 +67,23 @@ def vehicle_of(config: AppConfig, partition: object, partitions: object, dataset
     """The vehicle, from the run's configuration and its own."""
     if dataset is None and not (isinstance(partition, int) and isinstance(partitions, int)):
         raise FleetError("node config: should have a dataset, or partition-id and num-partitions")
-    data = loaded(str(dataset or config.dataset), image_size=config.image_size, per_class=config.per_class)
-    classes = config.class_names or data.classes
+    data: Dataset | Holding
     if isinstance(partition, int) and isinstance(partitions, int):
+        data = loaded(str(dataset or config.dataset), image_size=config.image_size, per_class=config.per_class)
         held = shared(data, partition, partitions, rare=config.rare, remaining=config.remaining, seed=config.seed)
     else:
-        held = own(data, classes)
-    _, size, channels = data.image_shape
+        if not config.class_names:
+            raise FleetError(
+                "config: classes is empty, should name the fleet's where vehicles have datasets of their own"
+            )
+        data = hold(str(dataset), image_size=config.image_size or None, per_class=config.per_class or None)
+        held = samples(data.train)
+    classes = config.class_names or data.classes
+    _, size, channels = data.train.image_shape
     model = build(config.backbone, num_classes=len(classes), in_channels=channels, image_size=size, seed=config.seed)
-    return Vehicle(str(name if partition is None else partition), model, held, config.training, config.seed)
+    return Vehicle(
+        str(name if partition is None else partition), model, named(held, data, classes), config.training, config.seed
+    )
 
 
 def _role(config: AppConfig, vehicle: Vehicle, ask: Ask) -> Literal["present", "absent", "leaving"]:
