@@ -12,7 +12,7 @@ from PIL import Image
 from mpt.data import load
 from mpt.fleet import FleetError
 from mpt.fleet.flower.config import AppConfig
-from mpt.fleet.flower.vehicle_app import vehicle_of
+from mpt.fleet.flower.vehicle_app import min_samples, vehicle_of
 
 
 def test_a_vehicle_of_one_class_and_train_alone(tmp_path):
@@ -43,3 +43,10 @@ def test_shared_labels_follow_the_names_in_whatever_order_the_fleet_has_them():
         assert [turned[label] for label in other.labels] == [road[label] for label in plain.labels]
     with pytest.raises(FleetError, match=f"class '{road[0]}' of .* is none of the fleet's, {road[1]}"):
         vehicle_of(AppConfig(**given, classes=",".join(road[1:])), 0, 2, None, None)
+
+
+def test_min_samples_is_the_vehicles_own_and_a_number():
+    assert (min_samples({}), min_samples({"min-samples": 5})) == (1, 5)
+    for wrong in (0, "5", 1.5):
+        with pytest.raises(FleetError, match="node config: min-samples = .*, should be a whole number of at least 1"):
+            min_samples({"min-samples": wrong})

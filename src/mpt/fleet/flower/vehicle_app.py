@@ -47,13 +47,21 @@ def answer(message: Message, context: Context, kind: str, defaults: Mapping[str,
     if plays == "absent":
         return Message(absence(), reply_to=message)
     leaving = plays == "leaving" or (leave is not None and leave.asked)
-    vehicle = replace(vehicle, memory=_memory(context))
+    vehicle = replace(vehicle, memory=_memory(context), min_samples=min_samples(context.node_config))
     reply = vehicle.answer(ask, leaving=leaving)
     if ask.keep:
         context.state[FEATURES] = array_record(vehicle.memory)
     if leave is not None and leaving:
         leave.answered()
     return Message(reply_content(reply), reply_to=message)
+
+
+def min_samples(node_config: Mapping[str, Any]) -> int:
+    """Of how many samples a class has to be for the vehicle to report on it."""
+    given = node_config.get("min-samples", 1)
+    if not isinstance(given, int) or given < 1:
+        raise FleetError(f"node config: min-samples = {given!r}, should be a whole number of at least 1")
+    return given
 
 
 def _memory(context: Context) -> dict[str, Any]:
