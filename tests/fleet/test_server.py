@@ -11,7 +11,7 @@ from mpt.federation.engine import Federation
 from mpt.federation.plan import Plan
 from mpt.fleet import FleetError, Tracker
 from mpt.fleet.exchange import Failure, Reply
-from mpt.fleet.holdings import own, shared
+from mpt.fleet.holdings import named, samples, shared
 from mpt.fleet.judge import judge
 from mpt.fleet.local import LocalTransport, answering
 from mpt.fleet.server import Rules, Server, packed, unpacked
@@ -346,10 +346,10 @@ def test_models_keep_their_bits_in_a_checkpoint(calm):
 
 def test_a_vehicles_own_dataset_is_read_by_its_classes_names(dataset):
     classes = ("bus", *[c for c in dataset.classes if c != "bus"])
-    held = own(dataset, classes)
+    held = named(samples(dataset.train), dataset, classes)
     assert [classes[i] for i in held.labels.tolist()] == [dataset.classes[i] for i in dataset.train.labels]
     with pytest.raises(FleetError, match="class 'car' of road"):
-        own(dataset, ("bus", "truck"))
+        named(held, dataset, ("bus", "truck"))
 
 
 def test_a_vehicle_that_leaves_does_not_train(vehicles, calm):

@@ -48,5 +48,5 @@ def test_shared_labels_follow_the_names_in_whatever_order_the_fleet_has_them():
 def test_min_samples_is_the_vehicles_own_and_a_number():
     assert (min_samples({}), min_samples({"min-samples": 5})) == (1, 5)
     for wrong in (0, "5", 1.5):
-        with pytest.raises(FleetError, match="node config: min-samples = .*, should be a whole number of at least 1"):
+        with pytest.raises(FleetError, match=r"node config: min-samples = .*, should be a whole number of at least 1"):
             min_samples({"min-samples": wrong})
