@@ -149,6 +149,13 @@ def test_a_state_that_cannot_be_read_is_neither_gone_on_from_nor_written_over(da
     assert FileStore(tmp_path).latest().round == 3
 
 
+def test_a_state_of_another_app_is_not_gone_on_from(dataset, vehicles, tmp_path):
+    store = FileStore(tmp_path)
+    store.save(3, {"tracker": b""})
+    with pytest.raises(FleetError, match="store: round 3 has no 'key', it is not a server's"):
+        server(dataset, everybody(vehicles), store=store).resume()
+
+
 def test_a_state_of_other_settings_is_not_gone_on_from(dataset, vehicles, tmp_path):
     list(server(dataset, everybody(vehicles), store=FileStore(tmp_path), key={"lr": 0.01}).rounds(1))
     other = server(dataset, everybody(vehicles), store=FileStore(tmp_path), key={"lr": 0.02})

@@ -120,6 +120,9 @@ class Server:
         found = self.store.latest() if self.store is not None else None
         if found is None:
             return 0
+        lacking = [part for part in ("key", "model", TRACKER) if part not in found.payload]
+        if lacking:
+            raise FleetError(f"store: round {found.round} has no {lacking[0]!r}, it is not a server's; give another place")
         there, here = json.loads(found.payload["key"]), json.loads(json.dumps(dict(self.key)))
         for name in sorted((there.keys() & here.keys()) - {VERSION}):
             if there[name] != here[name]:
