@@ -122,7 +122,9 @@ class Server:
             return 0
         lacking = [part for part in ("key", "model", TRACKER) if part not in found.payload]
         if lacking:
-            raise FleetError(f"store: round {found.round} has no {lacking[0]!r}, it is not a server's; give another place")
+            raise FleetError(
+                f"store: round {found.round} has no {lacking[0]!r}, it is not a server's; give another place"
+            )
         there, here = json.loads(found.payload["key"]), json.loads(json.dumps(dict(self.key)))
         for name in sorted((there.keys() & here.keys()) - {VERSION}):
             if there[name] != here[name]:
