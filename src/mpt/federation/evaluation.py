@@ -1,6 +1,7 @@
 """One evaluated round: what the server can see of a model, and the rows of every method."""
 
 import copy
+import sysconfig
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -342,8 +343,9 @@ def _said(name: str) -> Iterator[None]:
 
 
 def _installed(path: Path) -> bool:
-    """Whether a file is this package's or another's, and not the user's."""
-    return "site-packages" in path.parts or path.resolve().is_relative_to(Path(__file__).resolve().parents[1])
+    """Whether a file is this package's, another's or Python's own, and not the user's."""
+    places = (Path(__file__).parents[1], Path(sysconfig.get_path("stdlib")))
+    return "site-packages" in path.parts or any(path.resolve().is_relative_to(place.resolve()) for place in places)
 
 
 def readout_cost(name: str, now: Now, channel: Channel) -> Cost:

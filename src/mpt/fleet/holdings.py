@@ -36,9 +36,12 @@ def named(held: Samples, dataset: Dataset | Holding, classes: Sequence[str]) -> 
     return Samples(held.images, numbers[held.labels])
 
 
-def samples(split: Split) -> Samples:
-    """A split as tensors: images (n, C, H, W), labels (n,)."""
-    images = torch.from_numpy(np.array(split.images)).permute(0, 3, 1, 2).contiguous()
+def samples(split: Split, *, grey_as_colour: bool = False) -> Samples:
+    """A split as tensors: images (n, C, H, W), labels (n,); grey ones with three equal channels, where wanted."""
+    images = torch.from_numpy(np.array(split.images)).permute(0, 3, 1, 2)
+    if grey_as_colour and images.shape[1] == 1:
+        images = images.expand(-1, 3, -1, -1)
+    images = images.contiguous()
     return Samples(images, torch.from_numpy(np.array(split.labels)))
 
 

@@ -32,6 +32,17 @@ def test_a_vehicle_of_one_class_and_train_alone(tmp_path):
         vehicle_of(AppConfig(image_size=28), None, None, f"folder:{tmp_path}", "anna")
 
 
+def test_grey_images_are_colour_in_a_fleet_of_colour(tmp_path):
+    folder = tmp_path / "train" / "van"
+    folder.mkdir(parents=True)
+    Image.fromarray(np.arange(900, dtype=np.uint8).reshape(30, 30)).save(folder / "0.png")
+    for channels in (1, 3):
+        config = AppConfig(classes="car,van", image_size=30, channels=channels)
+        vehicle = vehicle_of(config, None, None, f"folder:{tmp_path}", "anna")
+        assert vehicle.model.in_channels == vehicle.samples.images.shape[1] == channels
+        assert (vehicle.samples.images == vehicle.samples.images[:, :1]).all()
+
+
 def test_shared_labels_follow_the_names_in_whatever_order_the_fleet_has_them():
     road = load("road?train=20&test=2", image_size=28).classes
     turned = road[::-1]

@@ -85,9 +85,9 @@ def vehicle_of(config: AppConfig, partition: object, partitions: object, dataset
                 "config: classes is empty, should name the fleet's where vehicles have datasets of their own"
             )
         data = hold(str(dataset), image_size=config.image_size or None, per_class=config.per_class or None)
-        held = samples(data.train)
+        held = samples(data.train, grey_as_colour=config.channels == 3)
     classes = config.class_names or data.classes
-    _, size, channels = data.train.image_shape
+    _, channels, size, _ = held.images.shape
     model = build(config.backbone, num_classes=len(classes), in_channels=channels, image_size=size, seed=config.seed)
     return Vehicle(
         str(name if partition is None else partition), model, named(held, data, classes), config.training, config.seed
