@@ -1,6 +1,7 @@
 """A recorded run, and methods replayed on its record: the run's own numbers again, and new rows beside them."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -278,6 +279,18 @@ def test_what_cannot_be_replayed_is_one_sentence(copied, recorded, tmp_path):
     (narrow / "manifest.json").write_text(json.dumps({**manifest, "finished": False}))
     with pytest.raises(RecordError, match="holds an unfinished run"):
         replay(narrow, ["mpt"])
+
+
+def test_a_method_without_a_prototype_is_remarked(copied, tmp_path):
+    path = tmp_path / "nan.py"
+    path.write_text(
+        "class Nan:\n    name, training, needs_departure = 'nan', 'held-out', True\n    def depart(self, now): pass\n"
+        "    def track(self, kept, now): return kept, now.prototype() * float('nan')\n"
+    )
+    done = call("replay", copied, "--methods", f"{path}:Nan")
+    assert done.exit_code == 0, done.stderr
+    (said,) = [line for line in done.stderr.splitlines() if "NaN" in line]
+    assert re.fullmatch(r"mpt: nan: no prototype \(NaN\) in (\d+) of \1 rows: the class is not predicted there", said)
 
 
 def test_a_record_that_does_not_fit_on_the_disk_is_refused_before_training(tmp_path, monkeypatch):

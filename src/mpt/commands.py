@@ -222,3 +222,9 @@ def print_summary(config: RunConfig, tables: Any) -> None:
             quantity(row["readout_bytes_up"]),
         )
     show(table)
+    after = [r for r in tables.metrics if r["round"] > config.depart_at and r["readout"] != "own"]
+    for method in dict.fromkeys(r["method"] for r in after if r["prototype_distance"] is None):
+        mine = [r["prototype_distance"] for r in after if r["method"] == method]
+        note(
+            f"{method}: no prototype (NaN) in {mine.count(None)} of {len(mine)} rows: the class is not predicted there"
+        )
