@@ -245,6 +245,13 @@ def test_the_page_in_a_browser(whole, phone):
     assert result["tip"].startswith("round ")
 
 
+def test_a_later_command_in_the_folder_shows_what_is_there_already(tmp_path):
+    for name in ("table1", "fig4"):
+        reproduce([name], tmp_path, scale="tiny", data=DATA, compute=False)
+    page = (tmp_path / "index.html").read_text()
+    assert [f'<section id="{name}">' in page for name in ("table1", "fig4", "fig5")] == [True, True, False]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium is installed")
 def test_figures_as_png(whole, tmp_path):

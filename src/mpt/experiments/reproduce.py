@@ -104,7 +104,9 @@ def reproduce(
         )  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     shown = [name for name in EXHIBITS if name in chosen or (out / f"{name}.md").exists()]
-    files = _write(results, shown, out, png, say)
+    files = _write(results, shown, out)
+    if png:
+        files += _pngs([out / f"{panel}.svg" for name in chosen for panel in _panels(made(name, results))], say)
     return Reproduction(out, tuple(files), swept, tuple(results.missing(wanted)))
 
 
@@ -122,7 +124,12 @@ def _jobs(device: str) -> int:
     return torch.cuda.device_count() if device in ("auto", "cuda") else 1
 
 
-def _write(results: Results, names: Sequence[str], out: Path, png: bool, say: Callable[[str], None]) -> list[Path]:
+def _panels(thing: Table | Figure) -> list[str]:
+    """The names of an exhibit's drawings."""
+    return [panel.name for panel in thing.panels if panel.drawing is not None] if isinstance(thing, Figure) else []
+
+
+def _write(results: Results, names: Sequence[str], out: Path) -> list[Path]:
     """Every exhibit's files, the claims, and the page."""
     written = []
 
@@ -148,8 +155,6 @@ def _write(results: Results, names: Sequence[str], out: Path, png: bool, say: Ca
                 if panel.drawing is not None:
                     drawing = drawn(panel.drawing, *SIZE)
                     put(f"{panel.name}.svg", standalone(drawing, list(LOOKS.values()), caption))
-    if png:
-        written += _pngs([path for path in written if path.suffix == ".svg"], say)
     put("index.html", page(exhibits, claims, sources, results.lab.scale.name))
     return written
 
