@@ -49,6 +49,8 @@ try:
     mpt.RunConfig
 except AttributeError as error:
     assert "pip install 'mpt-fl[sim]'" in str(error)
+else:
+    raise AssertionError("RunConfig is there without pydantic")
 """
     assert "oracle-train" in run(sys.executable, "-c", code)
 

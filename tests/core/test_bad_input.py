@@ -225,13 +225,6 @@ CASES = {
         lambda: mpt.ClassStatistics([9, 9], [[9.0, 0], [0, 9.0]], [9.0, 9.0], np.eye(2)).covariance(),
         "scatter: less than what the sums account for",
     ),
-    "rows that sum to one, without a ridge": (
-        lambda: [
-            mpt.NearestClassMean(np.eye(3), np.cov(np.random.default_rng(s).dirichlet(np.ones(3), 60).T), cov_ridge=0)
-            for s in range(20)
-        ][20:],
-        "covariance: not positive definite",
-    ),
     "a negative cov_ridge": (lambda: mpt.NearestClassMean(np.eye(2), cov_ridge=-1), "cov_ridge: -1.0"),
     "one feature to predict": (
         lambda: READOUT.predict(X[0]),

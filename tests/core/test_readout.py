@@ -105,3 +105,11 @@ def test_other_prototypes_under_the_same_distance(monkeypatch, euclidean):
     for wrong, message in ((second[:, :5], r"shape is \(3, 5\), should be \(any, 6\)"), (second[1:2], "no class has")):
         with pytest.raises(mpt.StatisticsError, match=message):
             readout.with_prototypes(wrong)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_that_sum_to_one_have_a_singular_covariance_whatever_rounding_says(seed):
+    covariance = np.cov(np.random.default_rng(seed).dirichlet(np.ones(3), 60).T)
+    with pytest.raises(mpt.StatisticsError, match="covariance: not positive definite"):
+        mpt.NearestClassMean(np.eye(3), covariance, cov_ridge=0)
+    mpt.NearestClassMean(np.eye(3), np.diag([1.0, 1e-18, 1e18]), cov_ridge=0)
