@@ -247,7 +247,7 @@ def test_the_page_in_a_browser(whole, phone):
 
 def test_a_later_command_in_the_folder_shows_what_is_there_already(tmp_path):
     for name in ("table1", "fig4"):
-        reproduce([name], tmp_path, scale="tiny", data=DATA, compute=False)
+        reproduce([name], tmp_path, scale="quick", data=DATA, compute=False)
     page = (tmp_path / "index.html").read_text()
     assert [f'<section id="{name}">' in page for name in ("table1", "fig4", "fig5")] == [True, True, False]
 
