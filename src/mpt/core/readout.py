@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,6 +16,9 @@ from mpt.core.errors import StatisticsError
 from mpt.core.linalg import cholesky_factor, dot
 from mpt.core.validation import Floats, Ints
 from mpt.core.value import Value
+
+OUTWARD = 0.4
+"""gamma of Eq. (X10)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,6 +57,37 @@ class NearestClassMean(Value):
         shared = {"covariance": self.covariance, "cov_ridge": self.cov_ridge, "_factor": self._factor}
         vars(made).update(shared, prototypes=_as_prototypes(prototypes, self._dim))
         return made
+
+    def outwards(self, departed: int | Iterable[int], power: float = OUTWARD) -> NearestClassMean:
+        r"""Eq. (X10): the same, with prototypes of classes that nobody trains any more further out.
+
+            mu_c -> m + max(1, (R / r)^gamma) (mu_c - m),   r = |mu_c - m|,   R^2 = mean_k |mu_k - m|^2,
+
+        k the other classes, m the mean of their prototypes, lengths under S~^-1. Training drives the prototypes of the
+        classes that it has apart, further than test samples of them follow. A departed class is only carried along,
+        stays nearer to the middle, and takes test samples of all the others, even where its prototype is exact.
+        Cross-moment tracking finds where the class is; here it is put between there and where a trained class would be.
+
+        Args:
+            departed: the classes, of which some may have no prototype. Nothing changes without two others.
+            power: gamma, from 0 (nothing changes) to 1 (as far out as the others).
+        """
+        gamma = check.as_ridge(power, "power")
+        if gamma > 1:
+            raise StatisticsError(f"power: {gamma}, should be from 0 to 1")
+        classes = check.as_classes(departed, "departed", len(self.prototypes))
+        moved = self._present & np.isin(np.arange(len(self.prototypes)), classes)
+        others = self._present & ~moved
+        if others.sum() < 2 or not moved.any():
+            return self
+        prototypes = self.prototypes.copy()
+        middle = prototypes[others].mean(axis=0)
+        squares = np.zeros(len(prototypes))
+        squares[self._present] = np.sum(self._whiten(prototypes[self._present] - middle + self._centre) ** 2, axis=1)
+        typical = float(squares[others].mean())
+        near = moved & (squares > 0) & (squares < typical)
+        prototypes[near] = middle + (typical / squares[near, None]) ** (gamma / 2) * (prototypes[near] - middle)
+        return self.with_prototypes(prototypes)
 
     def predict(self, features: ArrayLike) -> Ints:
         """The class of each row of `features` (N, d), as (N,) int64; ties go to the lower class."""

@@ -284,7 +284,8 @@ class Judge:
         if isinstance(outcome, np.ndarray) and np.isfinite(outcome).all():
             distance, errors = float(seen.truth.distances(outcome[None])[0, 0]), seen.span_errors(outcome)
         rows = []
-        for name, readout in self._readouts(outcome, seen):
+        outward = getattr(method, "outward", False) and self._gone(method)
+        for name, readout in self._readouts(outcome, seen, outward):
             row = partial(
                 Row,
                 self.plan.seed,
@@ -303,8 +304,7 @@ class Judge:
 
     def _outcome(self, method: Method, now: Now, seen: Seen, kept: dict[str, Any]) -> Floats | Readout:
         """What the method makes of this round; while the class is there, prototype methods measure it directly."""
-        gone = TRAININGS[method.training].departs and self.number > self.plan.depart_at
-        if gone or not getattr(method, "needs_departure", False):
+        if self._gone(method) or not getattr(method, "needs_departure", False):
             mine = kept.get(method.name)
             mine = mine if isinstance(mine, Value) else copy.deepcopy(mine)
             with _said(method.name):
@@ -317,14 +317,21 @@ class Judge:
         observed: Floats = seen.stats.means[self.plan.rare]
         return observed
 
-    def _readouts(self, outcome: Floats | Readout, seen: Seen) -> Iterator[tuple[str, Readout]]:
+    def _gone(self, method: Method) -> bool:
+        return TRAININGS[method.training].departs and self.number > self.plan.depart_at
+
+    def _readouts(self, outcome: Floats | Readout, seen: Seen, outward: bool) -> Iterator[tuple[str, Readout]]:
         if not isinstance(outcome, np.ndarray):
             yield "own", outcome
             return
         prototypes = seen.stats.means
         prototypes[self.plan.rare] = outcome
         for name in self.plan.readouts:
-            yield name, Cosine(prototypes) if name == "cosine" else seen.nearest(name, prototypes)
+            if name == "cosine":
+                yield name, Cosine(prototypes)
+            else:
+                nearest = seen.nearest(name, prototypes)
+                yield name, nearest.outwards(self.plan.rare) if outward else nearest
 
 
 @contextmanager

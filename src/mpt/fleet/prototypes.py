@@ -1,6 +1,6 @@
 """A round's prototypes: measured, reconstructed, or of an earlier round where neither can be had."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +62,8 @@ def current(
         problems.append(f"nobody answered: the prototypes are those of round {state.round}")
         stats = None if state.snapshot is None else state.snapshot.everybody
         covariance = None if stats is None else _covariance(settings, stats, problems)
-        readout = _readout(settings, state.prototypes, covariance, problems)
+        carried = _carried(state.tracked, state.prototypes, stats)
+        readout = _readout(settings, state.prototypes, covariance, carried, problems)
         return Current(state.prototypes, state.made, covariance, readout, {}, {}, tuple(problems))
 
     stats = taken.snapshot.everybody
@@ -90,7 +91,8 @@ def current(
             prototypes[c], made[c] = state.prototypes[c], state.made[c]
             problems.append(f"class {c} has no samples in this round, its prototype is that of round {made[c]}")
     covariance = _covariance(settings, stats, problems)
-    readout = _readout(settings, prototypes, covariance, problems)
+    carried = _carried(departed.tracked, prototypes, stats)
+    readout = _readout(settings, prototypes, covariance, carried, problems)
     return Current(
         read_only(prototypes), read_only(made), covariance, readout, reconstructions, forecasts, tuple(problems)
     )
@@ -140,7 +142,14 @@ def readout_of(state: TrackerState) -> NearestClassMean | None:
     """The readout of the last round that was closed; None as long as no class has a prototype."""
     stats = None if state.snapshot is None else state.snapshot.everybody
     covariance = None if stats is None else _covariance(state.settings, stats, [])
-    return _readout(state.settings, state.prototypes, covariance, [])
+    carried = _carried(state.tracked, state.prototypes, stats)
+    return _readout(state.settings, state.prototypes, covariance, carried, [])
+
+
+def _carried(tracked: Iterable[int], prototypes: Floats, stats: ClassStatistics | None) -> list[int]:
+    """Those of the tracked classes whose prototypes are not what vehicles measured."""
+    measured = np.full_like(prototypes, np.nan) if stats is None else stats.means
+    return [c for c in tracked if not np.array_equal(prototypes[c], measured[c])]
 
 
 def _may_return(state: TrackerState, roster: Roster, c: int) -> bool:
@@ -158,12 +167,18 @@ def _covariance(settings: Settings, stats: ClassStatistics, problems: list[str])
 
 
 def _readout(
-    settings: Settings, prototypes: Floats, covariance: Floats | None, problems: list[str]
+    settings: Settings,
+    prototypes: Floats,
+    covariance: Floats | None,
+    carried: list[int],
+    problems: list[str],
 ) -> NearestClassMean | None:
+    """In the variant "cross" with classes that are `carried` along further out, Eq. (X10)."""
     if np.isnan(prototypes).all():
         return None
     try:
-        return NearestClassMean(prototypes, covariance, cov_ridge=settings.cov_ridge)
+        made = NearestClassMean(prototypes, covariance, cov_ridge=settings.cov_ridge)
     except StatisticsError as error:
         problems.append(f"the readout is Euclidean: {error}")
-        return NearestClassMean(prototypes, cov_ridge=settings.cov_ridge)
+        made = NearestClassMean(prototypes, cov_ridge=settings.cov_ridge)
+    return made.outwards(carried) if settings.variant == "cross" else made

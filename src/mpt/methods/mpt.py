@@ -51,6 +51,7 @@ class Mpt:
     ridge: float = DEFAULT_RIDGE
     cov_ridge: float = DEFAULT_COV_RIDGE
     part: Callable[[Reconstruction, Deposit], Floats] = _prototype
+    outward: bool = False
 
     def depart(self, now: Now) -> Deposit:
         """Decompose the departing prototype."""

@@ -35,19 +35,20 @@ class Kept(Value):
 
 @dataclass(frozen=True)
 class MptX:
-    """Vehicles embed their samples under the departure-time model too and report cross moments, Eq. (X1) to (X9).
+    """Vehicles embed their samples under the departure-time model too and report cross moments, Eq. (X1) to (X10).
 
     A vehicle's samples under the departure-time model never change, so what is summed of them alone is sent once; who
     joins, comes back or has new data sends it again, without being told.
     """
 
     needs_departure: ClassVar[bool] = True
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     name: str = "mpt-x"
     training: Training = "held-out"
     ridge: float = DEFAULT_RIDGE
     cov_ridge: float = DEFAULT_COV_RIDGE
+    outward: bool = True
 
     def depart(self, now: Now) -> Kept:
         """Keep the departing prototype and fix the class weights."""

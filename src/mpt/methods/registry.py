@@ -50,6 +50,14 @@ METHODS: dict[str, tuple[Make, str]] = {
         lambda ridge, cov_ridge: MptX(ridge=ridge, cov_ridge=cov_ridge),
         "MPT by cross moments: samples embedded twice",
     ),
+    "mpt-x:in-place": (
+        lambda ridge, cov_ridge: MptX("mpt-x:in-place", ridge=ridge, cov_ridge=cov_ridge, outward=False),
+        "MPT-X's prototype read out where it is, not further out",
+    ),
+    "mpt:outward": (
+        lambda ridge, cov_ridge: Mpt("mpt:outward", ridge=ridge, cov_ridge=cov_ridge, outward=True),
+        "MPT's prototype read out further out, as MPT-X's is",
+    ),
     "mpt:in-span": (_part(0), "MPT's in-span part alone"),
     "mpt:stored-residual": (_part(1), "in-span part and the residual as stored at departure"),
     "mpt:predicted": (_part(2), "in-span part and predicted residual, alpha = 0"),
@@ -60,6 +68,7 @@ METHODS: dict[str, tuple[Make, str]] = {
     ),
     "oracle": (_plain(simple.oracle), "reference: mean of the test samples themselves"),
     "oracle-train": (_plain(simple.oracle_train), "reference: mean of all training samples, departed ones included"),
+    "oracle-train:outward": (_plain(simple.oracle_train_outward), "reference: the same, read out as MPT-X's is"),
     "live": (_plain(simple.live), "reference: no departure"),
     "fedavg:live": (_plain(simple.Head("fedavg:live", "live")), "reference: softmax head without a departure"),
 }

@@ -83,6 +83,7 @@ class Reference:
     name: str
     training: Training
     knows: Literal["test", "train"]
+    outward: bool = False
 
     def depart(self, now: Now) -> None:
         """Nothing is kept."""
@@ -94,4 +95,5 @@ class Reference:
 
 oracle = Reference("oracle", "held-out", "test")
 oracle_train = Reference("oracle-train", "held-out", "train")
+oracle_train_outward = Reference("oracle-train:outward", "held-out", "train", outward=True)
 live = Reference("live", "live", "train")
