@@ -18,7 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from estimators import COMPARED, TRIED, Cell, Estimate, assumed, mapped
+from estimators import COMPARED, OUTWARDS, TRIED, Cell, Estimate, assumed, mapped
+
+from mpt.core.readout import OUTWARD
 
 COLUMNS = (
     *("cell", "seed", "round", "remaining", "samples", "draw", "estimator"),
@@ -57,7 +59,8 @@ def lines(args: argparse.Namespace) -> Iterator[list[str]]:
                     for name, estimate in what.items():
                         made = estimate(cell)
                         place = isinstance(made, np.ndarray)
-                        f1, others = cell.scores(made) if place else made
+                        power = OUTWARD if name in OUTWARDS else 0.0
+                        f1, others = cell.scores(made, power) if place else made
                         far = (
                             [f"{value:.4f}" for value in (cell.distance(made), cell.margin(made))]
                             if place

@@ -19,6 +19,7 @@ from mpt.core.affine import (
 )
 from mpt.core.equations import regularize, reliability, ridge_floor
 from mpt.core.health import left_out_errors, nearest, whiten, whitening
+from mpt.core.readout import OUTWARD
 from mpt.core.validation import Floats, Ints
 
 RIDGES = (0.002, 0.006, 0.02, 0.06, 0.2, 0.6)
@@ -92,11 +93,12 @@ class Cell:
         """The distance to the nearest other prototype."""
         return nearest(prototype, self.now.means[self.deposit.classes], self.factor)
 
-    def scores(self, prototype: Floats) -> tuple[float, float]:
-        """F1 of the departed class, and the mean recall of the others."""
+    def scores(self, prototype: Floats, power: float = 0.0) -> tuple[float, float]:
+        """F1 of the departed class, and the mean recall of the others; read out further out by a power, Eq. (X10)."""
         prototypes = self.now.means
         prototypes[self.rare] = prototype
-        return self.judge(mpt.NearestClassMean(prototypes, self.now.covariance()).predict(self.test))
+        readout = mpt.NearestClassMean(prototypes, self.now.covariance()).outwards(self.rare, power)
+        return self.judge(readout.predict(self.test))
 
     def judge(self, predicted: Ints) -> tuple[float, float]:
         """The same for predictions."""
@@ -198,8 +200,8 @@ def mpt_by_best_ridge(cell: Cell) -> Floats:
     deposit, now = cell.deposit, cell.now.means[cell.deposit.classes]
 
     def error(ridge: float) -> float:
-        errors = left_out_errors(deposit.reference, now, ridge, cell.plain.growth)
-        return float(np.sum(whiten(errors, cell.factor) ** 2))
+        inside, beyond = left_out_errors(deposit.reference, now, ridge, cell.plain.growth)
+        return float(np.sum(whiten(inside + beyond, cell.factor) ** 2))
 
     return mpt_with(cell, min((0.03, 0.1, 0.2, 0.3, 0.5, 1.0), key=error))
 
@@ -309,7 +311,16 @@ def tukey(cell: Cell, *, oracle: bool = False) -> tuple[float, float]:
     return changed.scores(changed.h[cell.all_rare].mean(axis=0) if oracle else changed.tracked.prototype)
 
 
+def outwards(what: Callable[[Cell], Floats], power: float) -> "Estimate":
+    """A prototype read out further out."""
+    return lambda cell: cell.scores(what(cell), power)
+
+
 Estimate = Callable[[Cell], Floats | tuple[float, float]]
+OUTWARDS = ("mpt-x",)
+"""Read out by Eq. (X10)."""
+
+POWERS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 COMPARED: dict[str, Estimate] = {
     "oracle-train": lambda cell: cell.truth,
     "mpt-x": lambda cell: cell.tracked.prototype,
@@ -339,6 +350,9 @@ TRIED: dict[str, Estimate] = {
     "read out by direction": lambda cell: by_direction(cell, cell.tracked.prototype),
     "mpt, read out by direction": lambda cell: by_direction(cell, cell.plain.prototype),
     "oracle-train, read out by direction": lambda cell: by_direction(cell, cell.truth),
+    **{f"mpt-x outwards, gamma {p:g}": outwards(lambda cell: cell.tracked.prototype, p) for p in POWERS},
+    **{f"oracle-train outwards, gamma {p:g}": outwards(lambda cell: cell.truth, p) for p in POWERS},
+    "mpt outwards": outwards(lambda cell: cell.plain.prototype, OUTWARD),
     "Tukey transform": tukey,
     "oracle-train, Tukey transform": lambda cell: tukey(cell, oracle=True),
 }

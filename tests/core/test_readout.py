@@ -113,3 +113,62 @@ def test_rows_that_sum_to_one_have_a_singular_covariance_whatever_rounding_says(
     with pytest.raises(mpt.StatisticsError, match="covariance: not positive definite"):
         mpt.NearestClassMean(np.eye(3), covariance, cov_ridge=0)
     mpt.NearestClassMean(np.eye(3), np.diag([1.0, 1e-18, 1e18]), cov_ridge=0)
+
+
+def spread(seed, euclidean):
+    """Six prototypes, the first near the middle, the second far out, the third missing; and the distance's inverse."""
+    rng = np.random.default_rng(seed)
+    prototypes, covariance = 50 + 3 * rng.standard_normal((6, 5)), spd(rng, 5)
+    prototypes[0] = prototypes[3:].mean(axis=0) + 0.2 * rng.standard_normal(5)
+    prototypes[1] += 40
+    prototypes[2] = np.nan
+    regular = covariance + 0.1 * np.trace(covariance) / 5 * np.eye(5)
+    inverse = np.eye(5) if euclidean else np.linalg.inv(regular)
+    return mpt.NearestClassMean(prototypes, None if euclidean else covariance), inverse
+
+
+@pytest.mark.parametrize("euclidean", [False, True])
+@pytest.mark.parametrize("power", [0.0, 0.4, 1.0])
+def test_departed_classes_are_read_out_further_out(euclidean, power):
+    readout, inverse = spread(3, euclidean)
+    before, moved = readout.prototypes, readout.outwards([0, 1, 2], power).prototypes
+    middle = before[3:].mean(axis=0)
+    lengths = cdist(before, middle[None], "mahalanobis", VI=inverse)[:, 0]
+    typical = np.sqrt(np.mean(lengths[3:] ** 2))
+    assert lengths[0] < typical < lengths[1]
+    expected = middle + (typical / lengths[0]) ** power * (before[0] - middle)
+    np.testing.assert_allclose(moved[0], expected, rtol=1e-12)
+    np.testing.assert_array_equal(moved[1:], before[1:])
+    if power == 1:
+        assert cdist(moved[:1], middle[None], "mahalanobis", VI=inverse).item() == pytest.approx(typical)
+    np.testing.assert_array_equal(readout.outwards(0, power).prototypes[1:], before[1:])
+
+
+def test_nothing_moves_outwards_without_two_trained_classes():
+    readout, _ = spread(3, False)
+    for departed in ((), 2, (0, 1, 3, 4), range(6)):
+        assert readout.outwards(departed) is readout
+    middle = mpt.NearestClassMean([[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0]])
+    np.testing.assert_array_equal(middle.outwards(0).prototypes, middle.prototypes)
+    for wrong, power, message in ((6, 0.4, "departed: class 6, but there are 6"), (0, 1.5, "power: 1.5, should be from 0 to 1")):  # fmt: skip  # noqa: E501
+        with pytest.raises(mpt.StatisticsError, match=message):
+            readout.outwards(wrong, power)
+    with pytest.raises(mpt.StatisticsError, match="power: -1"):
+        readout.outwards(0, -1.0)
+
+
+def test_where_samples_are_known_by_heart_outwards_is_the_better_readout():
+    """Trained classes' prototypes are further out than their test samples, the departed class's is where they are."""
+    rng = np.random.default_rng(0)
+    directions = 8 * np.eye(8)
+    labels = np.repeat(np.arange(8), 500)
+    tested = 0.5 * directions[labels] + rng.standard_normal((len(labels), 8))
+    prototypes = directions.copy()
+    prototypes[0] *= 0.5
+    readout = mpt.NearestClassMean(prototypes)
+
+    def f1(predicted):
+        return 2 * np.sum((predicted == 0) & (labels == 0)) / (np.sum(predicted == 0) + np.sum(labels == 0))
+
+    plain, outwards = (f1(one.predict(tested)) for one in (readout, readout.outwards(0)))
+    assert outwards > plain + 0.1

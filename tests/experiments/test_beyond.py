@@ -18,7 +18,7 @@ from mpt.experiments.beyond import COLUMNS, beyond, beyond_wanted, within
 from mpt.experiments.cells import Store
 from mpt.experiments.exhibits import EXHIBITS, command, made, table2_wanted
 from mpt.experiments.figures import LOOKS
-from mpt.experiments.plans import PAPER, QUICK, Lab, Wanted
+from mpt.experiments.plans import METHODS_OF, OUTWARD, PAPER, QUICK, Lab, Wanted
 from mpt.experiments.results import Outcome, Results
 from mpt.experiments.sets import parse_sources
 from mpt.tables import Tables
@@ -63,7 +63,7 @@ def test_mpt_x_is_read_out_in_its_own_cells_in_the_rounds_of_the_main_ones():
     for wanted in EXHIBITS["table3"].wanted(lab)[16:]:
         main, mine = (lab.lab.cell(w).config for w in (replace(wanted, study="main"), wanted))
         assert "mpt-x" not in main.methods
-        assert mine.methods == COLUMNS
+        assert mine.methods == METHODS_OF["beyond"]
         changed = {name for name in type(main).model_fields if getattr(main, name) != getattr(mine, name)}
         assert changed == {"methods"}
     shown = lab.lab.cell(Wanted(study="beyond")).config
@@ -75,7 +75,8 @@ def test_a_further_class_is_run_with_the_exhibits_methods_only():
     one = next(w for w in beyond_wanted(lab) if w.rare is not None and w.remaining == 0.02)
     cell = lab.lab.cell(one)
     assert (cell.config.rare, cell.config.eval_every, cell.config.slow_every) == ("bus", PAPER.eval_every, None)
-    assert cell.config.methods == ("mpt-x", "mpt", "ldc:all", "remaining-mean", "frozen", "oracle-train")
+    assert cell.config.methods == (*COLUMNS, *OUTWARD)
+    assert COLUMNS == ("mpt-x", "mpt", "ldc:all", "remaining-mean", "frozen", "oracle-train")
     assert cell.label == "stand-in road bus 2% cnn3, beyond"
     assert lab.name(one) == "stand-in road (bus) 2% cnn3"
 
@@ -117,11 +118,12 @@ class Made(Results):
 
 def outcome(random, shift):
     """Numbers by method, seed and round; the departure is after round 10, and ldc:all is not read out in round 30."""
-    shape = (len(COLUMNS), SEEDS, len(ROUNDS))
+    methods = METHODS_OF["beyond"]
+    shape = (len(methods), SEEDS, len(ROUNDS))
     f1, others, distance, expected = random.uniform(0.3, 0.7, (4, *shape))
     f1[0] = f1[1] + shift + 0.01 * random.standard_normal(shape[1:])
     metrics, diagnostics = [], []
-    for (i, method), seed, (j, number) in itertools.product(enumerate(COLUMNS), range(SEEDS), enumerate(ROUNDS)):
+    for (i, method), seed, (j, number) in itertools.product(enumerate(methods), range(SEEDS), enumerate(ROUNDS)):
         if (method, number) == ("ldc:all", 30):
             continue
         what = {"seed": seed, "round": number, "method": method}
@@ -157,10 +159,10 @@ def test_the_tables_figures_are_those_of_the_cells(exhibit):
             "/ oracle-train", "less MPT",
         ]  # fmt: skip
         gap = stats.ttest_1samp(f1[0] - f1[1], 0).confidence_interval(0.95)
-        expected = [*f1.mean(1), f1[0].mean() / f1[5].mean(), (gap.low + gap.high) / 2]
+        expected = [*f1[:6].mean(1), f1[0].mean() / f1[5].mean(), (gap.low + gap.high) / 2]
         np.testing.assert_allclose([float(line["ours"]) for line in mine], expected, atol=2e-6)
         deviations = [float(line["deviation"]) for line in mine if line["deviation"]]
-        np.testing.assert_allclose(deviations, [*f1.std(1, ddof=1), (gap.high - gap.low) / 2], atol=2e-6)
+        np.testing.assert_allclose(deviations, [*f1[:6].std(1, ddof=1), (gap.high - gap.low) / 2], atol=2e-6)
 
 
 def test_cells_that_were_not_run_are_missing(exhibit):
@@ -189,6 +191,9 @@ def test_the_notes_count_and_average_over_the_cells_that_were_run(exhibit):
     worst = f"{ratios.min():.3f}".removeprefix("0")
     assert f"{ratios.mean():.3f}".removeprefix("0") + " on average over cells" in notes
     assert f"{worst} at worst, in {ROWS[int(ratios.argmin())]}." in notes
+    given = f1.mean(axis=(0, 2))
+    said = "mpt-x {}, mpt-x:in-place {}; mpt:outward {}, mpt {}; oracle-train:outward {}, oracle-train {}."
+    assert said.format(*(f"{given[i]:.3f}".removeprefix("0") for i in (0, 6, 7, 1, 8, 5))) in notes
     gap = float((others[:, 0] - others[:, 5]).mean())
     sign = "\N{MINUS SIGN}" if gap < 0 else ""
     assert f"MPT-X less oracle-train: {sign}{f'{abs(gap):.4f}'.removeprefix('0')} on average" in notes
@@ -223,7 +228,7 @@ def test_one_seed_has_no_interval_and_an_oracle_of_zero_no_ratio():
             "rare_recall": 0.5,
             "prototype_distance": None,
         }
-        for m in COLUMNS
+        for m in METHODS_OF["beyond"]
     ]
     figure = beyond(Made({Wanted(study="beyond"): Outcome(Tables(metrics=tuple(metrics)), 10, 20)}))
     line = next(line for line in figure.table.markdown().splitlines() if "(truck) 2% cnn3" in line)

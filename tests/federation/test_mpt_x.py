@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 
+from mpt.core import NearestClassMean
 from mpt.data import load
 from mpt.federation.engine import Federation, rounds, run
 from mpt.federation.scenario import parse_events
@@ -54,3 +55,27 @@ def test_a_run_that_goes_on_from_what_was_kept_gives_the_same_rows(dataset, whol
     again = Federation(dataset, PLAN_X, torch.device("cpu"))
     new = [row for _, some in rounds(again, resumed) for row in some]
     assert list(map(without_seconds, new)) == [without_seconds(row) for row in whole if row.round > 4]
+
+
+def test_only_a_class_that_is_gone_is_read_out_further_out(dataset, whole, monkeypatch):
+    plan = replace(
+        PLAN_X, methods=("mpt-x", "mpt-x:in-place", "oracle-train:outward"), readouts=("mahalanobis", "cosine")
+    )
+    calls, outwards = [], NearestClassMean.outwards
+
+    def noted(self, departed):
+        calls.append(departed)
+        return outwards(self, departed)
+
+    monkeypatch.setattr(NearestClassMean, "outwards", noted)
+    rows = run(dataset, plan)
+    after = [row for row in rows if row.round > plan.depart_at]
+    assert calls == [plan.rare] * len({row.round for row in after}) * 2
+    one, other = ([row for row in rows if row.method == name] for name in ("mpt-x", "mpt-x:in-place"))
+    assert [(r.prototype_distance, r.span_errors) for r in one] == [
+        (r.prototype_distance, r.span_errors) for r in other
+    ]
+    before = [[str(r.scores) for r in rows if r.round <= plan.depart_at] for rows in (one, other)]
+    assert before[0] == before[1]
+    mine = [str(r.scores) for r in one if r.readout == "mahalanobis"]
+    assert mine == [str(r.scores) for r in whole if r.method == "mpt-x"]

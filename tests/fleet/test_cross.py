@@ -7,6 +7,7 @@ import pytest
 
 import mpt
 from mpt.fleet import FleetError, Tracker
+from mpt.fleet.prototypes import readout_of
 from mpt.fleet.question import Question
 from tests.fleet.fleets import RARE, C, Fleet, paper_fleet, tracker, whats
 
@@ -85,6 +86,21 @@ def test_one_that_vanished_is_tracked_from_the_model_of_its_last_answer():
         (outcome,) = play(fleet, server, "bcd")
         now = {"round": number, "watched": [RARE], "staying": "bcd"}
         close_to(outcome.reconstructions[RARE], by_hand(fleet, RARE, "bcd", before="abcd", then=3, now=now))
+
+
+@pytest.mark.parametrize("variant", ["cross", "mpt"])
+def test_the_readout_has_a_departed_class_further_out(variant):
+    fleet, server = paper_fleet(), tracker(variant=variant, watch=(RARE,))
+    ((there, *_), _) = play(fleet, server, "abcd"), play(fleet, server, "abcd")
+    assert there.readout == mpt.NearestClassMean(there.prototypes, there.covariance)
+    server.close(fleet.cross_answers(server.question()), leaving=["a"])
+    for vehicles in ("bcd", "bcd", ""):
+        (outcome,) = play(fleet, server, vehicles)
+        plain = mpt.NearestClassMean(outcome.prototypes, outcome.covariance)
+        assert outcome.readout == (plain.outwards(RARE) if variant == "cross" else plain)
+        assert readout_of(Tracker.from_bytes(server.to_bytes()).state) == outcome.readout
+        if vehicles:
+            np.testing.assert_array_equal(outcome.prototypes[RARE], outcome.reconstructions[RARE].prototype)
 
 
 def test_the_map_is_better_than_the_transport_where_everything_turns():

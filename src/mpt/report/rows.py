@@ -7,13 +7,15 @@ from typing import Any
 from mpt.methods import METHODS, find_method
 from mpt.report.reader import Row, Run
 
-REFERENCES = ("oracle", "oracle-train", "live", "fedavg:live")
+REFERENCES = ("oracle", "oracle-train", "oracle-train:outward", "live", "fedavg:live")
 """Rows that use what no method may know."""
 
 _COLOURS = {
     "mpt": ("#0b57c4", "#6ea8ff"),
     "mpt-lite": ("#4c97ee", "#a6cbff"),
     "mpt-x": ("#5a2ca0", "#b79bff"),
+    "mpt-x:in-place": ("#8a63c9", "#cdb8ff"),
+    "mpt:outward": ("#2f6f9f", "#8fc3ea"),
     "mpt:in-span": ("#5b6fc0", "#8f9fe6"),
     "mpt:stored-residual": ("#27408b", "#7388d8"),
     "mpt:predicted": ("#3f7fbf", "#7fb4e6"),
@@ -30,6 +32,7 @@ _COLOURS = {
     "frozen": ("#c04f63", "#f28c9d"),
     "remaining-mean": ("#7a4b2a", "#c99a75"),
     "oracle-train": ("#3d434c", "#d6dae0"),
+    "oracle-train:outward": ("#565d68", "#c0c6ce"),
     "oracle": ("#6b727c", "#a9b0ba"),
     "live": ("#8b929c", "#868d97"),
     "fedavg:live": ("#b08968", "#a58a75"),
@@ -44,6 +47,7 @@ _MORE = (
 )
 _DASHES = {
     "oracle-train": "7 4",
+    "oracle-train:outward": "7 2 2 2",
     "oracle": "3 3",
     "live": "1.5 3.5",
     "fedavg:live": "1.5 3.5",
