@@ -85,7 +85,7 @@ class NearestClassMean(Value):
         squares = np.zeros(len(prototypes))
         squares[self._present] = np.sum(self._whiten(prototypes[self._present] - middle + self._centre) ** 2, axis=1)
         typical = float(squares[others].mean())
-        near = moved & (squares > 0) & (squares < typical)
+        near = moved & (squares > np.finfo(np.float64).eps ** 2 * typical) & (squares < typical)
         prototypes[near] = middle + (typical / squares[near, None]) ** (gamma / 2) * (prototypes[near] - middle)
         return self.with_prototypes(prototypes)
 
