@@ -1,3 +1,4 @@
+import contextlib
 import hashlib
 import io
 import json
@@ -279,10 +280,14 @@ def test_ctrl_c_stops_all_processes_with_their_checkpoints_written(tmp_path):
         [sys.executable, script, store.path], env=environment, start_new_session=True, stderr=subprocess.DEVNULL
     )
     deadline = time.monotonic() + 300
-    while len({p.parent for p in store.path.glob("*/checkpoint/*.checkpoint")}) < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(timeout=120) == 130
+    try:
+        while len({p.parent for p in store.path.glob("*/checkpoint/*.checkpoint")}) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=120) == 130
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     one, other = (cell(str(i), remaining=0.1 + 0.02 * i, rounds=5000, methods="frozen") for i in range(2))
     with store.claimed(one) as ours, store.claimed(other) as too:
         assert ours
