@@ -173,7 +173,7 @@ def _notes(results: Results, cells: Sequence[Compared], outcomes: Sequence[Outco
         )
     f1 = {method: float(np.mean([cell.f1[method] for cell in cells])) for method in METHODS_OF["beyond"]}
     given = [f"{one} {number(f1[one])}, {other} {number(f1[other])}" for one, other in WITHOUT.items()]
-    notes.append(f"What Eq. (X10) gives, F1 on average over cells: {'; '.join(given)}.")
+    notes.append(f"Read out further out, Eq. (X10), or in place, F1 on average over cells: {'; '.join(given)}.")
     notes.append(
         "Accuracy on the other classes, MPT-X less oracle-train: "
         f"{number(float(np.mean([cell.others for cell in cells])), 4)} on average over cells."
