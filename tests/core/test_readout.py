@@ -150,8 +150,9 @@ def test_nothing_moves_outwards_without_two_trained_classes():
         assert readout.outwards(departed) is readout
     middle = mpt.NearestClassMean([[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0]])
     np.testing.assert_array_equal(middle.outwards(0).prototypes, middle.prototypes)
-    next_to_it = mpt.NearestClassMean([[1e-300, 0.0], [1.0, 1.0], [-1.0, -1.0]])
-    np.testing.assert_array_equal(next_to_it.outwards(0, 1.0).prototypes, next_to_it.prototypes)
+    for near, middle in ((1e-300, 0.0), (3e-12, 1e4)):
+        next_to_it = mpt.NearestClassMean(middle + np.array([[near, 0.0], [1.0, 1.0], [-1.0, -1.0]]))
+        np.testing.assert_array_equal(next_to_it.outwards(0, 1.0).prototypes, next_to_it.prototypes)
     for wrong, power, message in ((6, 0.4, "departed: class 6, but there are 6"), (0, 1.5, "power: 1.5, should be from 0 to 1")):  # fmt: skip  # noqa: E501
         with pytest.raises(mpt.StatisticsError, match=message):
             readout.outwards(wrong, power)

@@ -75,7 +75,17 @@ def test_only_a_class_that_is_gone_is_read_out_further_out(dataset, whole, monke
     assert [(r.prototype_distance, r.span_errors) for r in one] == [
         (r.prototype_distance, r.span_errors) for r in other
     ]
+    cosine = [[str(r.scores) for r in rows if r.readout == "cosine"] for rows in (one, other)]
+    assert cosine[0] == cosine[1]
     before = [[str(r.scores) for r in rows if r.round <= plan.depart_at] for rows in (one, other)]
     assert before[0] == before[1]
     mine = [str(r.scores) for r in one if r.readout == "mahalanobis"]
     assert mine == [str(r.scores) for r in whole if r.method == "mpt-x"]
+
+
+def test_what_is_scored_is_the_readout_that_was_moved(dataset, monkeypatch):
+    monkeypatch.setattr(NearestClassMean, "outwards", lambda self, c: self.with_prototypes(self.prototypes + 1e6))
+    plan = replace(PLAN_X, methods=("mpt-x", "mpt-x:in-place"))
+    after = [row for row in run(dataset, plan) if row.round > plan.depart_at]
+    moved, plain = ([str(r.scores) for r in after if r.method == name] for name in plan.methods)
+    assert all(one != other for one, other in zip(moved, plain, strict=True))

@@ -91,16 +91,40 @@ def test_one_that_vanished_is_tracked_from_the_model_of_its_last_answer():
 @pytest.mark.parametrize("variant", ["cross", "mpt"])
 def test_the_readout_has_a_departed_class_further_out(variant):
     fleet, server = paper_fleet(), tracker(variant=variant, watch=(RARE,))
-    ((there, *_), _) = play(fleet, server, "abcd"), play(fleet, server, "abcd")
-    assert there.readout == mpt.NearestClassMean(there.prototypes, there.covariance)
+    *_, there = play(fleet, server, "abcd", "abcd")
+    assert moved(server, there) is False
     server.close(fleet.cross_answers(server.question()), leaving=["a"])
     for vehicles in ("bcd", "bcd", ""):
         (outcome,) = play(fleet, server, vehicles)
-        plain = mpt.NearestClassMean(outcome.prototypes, outcome.covariance)
-        assert outcome.readout == (plain.outwards(RARE) if variant == "cross" else plain)
-        assert readout_of(Tracker.from_bytes(server.to_bytes()).state) == outcome.readout
+        assert moved(server, outcome) is (variant == "cross")
         if vehicles:
             np.testing.assert_array_equal(outcome.prototypes[RARE], outcome.reconstructions[RARE].prototype)
+
+
+def moved(server, outcome):
+    """Whether the readout, which a state that comes back gives too, has the class further out than it is."""
+    plain = mpt.NearestClassMean(outcome.prototypes, outcome.covariance)
+    outward = plain.outwards(RARE)
+    assert outward != plain
+    assert outcome.readout in (plain, outward)
+    assert readout_of(Tracker.from_bytes(server.to_bytes()).state) == outcome.readout
+    return outcome.readout == outward
+
+
+def test_a_class_that_is_still_trained_or_reconstructed_as_in_mpt_is_read_out_where_it_is():
+    fleet, server = paper_fleet(), tracker(variant="cross", watch=(RARE,), grace=2)
+    play(fleet, server, "abcd", "abcd", "abcd")
+    for suspected in play(fleet, server, "bcd", "bcd"):
+        assert suspected.reconstructions
+    assert moved(server, suspected) is False
+    (gone,) = play(fleet, server, "bcd")
+    assert server.state.held_out == (RARE,)
+    assert moved(server, gone) is True
+    (lacking,) = play(fleet, server, "bcd", lacking=["b", "c"])
+    assert "as in the variant mpt" in lacking.problems[0]
+    assert moved(server, lacking) is False
+    (back,) = play(fleet, server, "abcd")
+    assert moved(server, back) is False
 
 
 def test_the_map_is_better_than_the_transport_where_everything_turns():

@@ -20,6 +20,9 @@ from mpt.core.value import Value
 OUTWARD = 0.4
 """gamma of Eq. (X10)."""
 
+_ROUNDING = 64 * float(np.finfo(np.float64).eps)
+"""Of the largest coordinate: a prototype that is no further from the middle has no direction."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NearestClassMean(Value):
@@ -85,7 +88,8 @@ class NearestClassMean(Value):
         squares = np.zeros(len(prototypes))
         squares[self._present] = np.sum(self._whiten(prototypes[self._present] - middle + self._centre) ** 2, axis=1)
         typical = float(squares[others].mean())
-        near = moved & (squares > np.finfo(np.float64).eps ** 2 * typical) & (squares < typical)
+        rounding = _ROUNDING * np.abs(prototypes[self._present]).max()
+        near = moved & (np.abs(prototypes - middle).max(axis=1) > rounding) & (squares < typical)
         prototypes[near] = middle + (typical / squares[near, None]) ** (gamma / 2) * (prototypes[near] - middle)
         return self.with_prototypes(prototypes)
 

@@ -1,6 +1,6 @@
 """A round's prototypes: measured, reconstructed, or of an earlier round where neither can be had."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +36,7 @@ class Current:
         readout: None as long as no class has a prototype.
         reconstructions: by class.
         forecasts: (d,) by class, of the classes with a deposit: what remaining samples are remembered about.
+        outward: the classes that the readout has further out, Eq. (X10).
         problems: a sentence each.
     """
 
@@ -45,6 +46,7 @@ class Current:
     readout: NearestClassMean | None
     reconstructions: Mapping[int, Reconstruction]
     forecasts: Mapping[int, Floats]
+    outward: tuple[int, ...]
     problems: tuple[str, ...]
 
 
@@ -62,19 +64,18 @@ def current(
         problems.append(f"nobody answered: the prototypes are those of round {state.round}")
         stats = None if state.snapshot is None else state.snapshot.everybody
         covariance = None if stats is None else _covariance(settings, stats, problems)
-        carried = _carried(state.tracked, state.prototypes, stats)
-        readout = _readout(settings, state.prototypes, covariance, carried, problems)
-        return Current(state.prototypes, state.made, covariance, readout, {}, {}, tuple(problems))
+        readout = _readout(settings, state.prototypes, covariance, state.outward, problems)
+        return Current(state.prototypes, state.made, covariance, readout, {}, {}, state.outward, tuple(problems))
 
     stats = taken.snapshot.everybody
     prototypes, made = stats.means, np.where(stats.counts > 0, round, -1)
-    reconstructions, forecasts = dict[int, Reconstruction](), dict[int, Floats]()
+    reconstructions, forecasts, mapped = dict[int, Reconstruction](), dict[int, Floats](), set[int]()
     for c, one in sorted(departed.tracked.items()):
         measured = c in departed.fresh or carries(settings, int(stats.counts[c]), one.samples)
         if measured and not settings.remembers:
             continue
         try:
-            made_now = _reconstructed(settings, one, stats, taken.cross.get(c), round, problems)
+            made_now, by_map = _reconstructed(settings, one, stats, taken.cross.get(c), round, problems)
         except StatisticsError as error:
             problems += [] if measured else [f"class {c} cannot be reconstructed: {error}"]
             continue
@@ -85,16 +86,25 @@ def current(
                 made_now = with_remembered(made_now, stats, silent)
                 problems.append(_said(c, silent, made_now.samples))
             reconstructions[c] = made_now
+            if by_map:
+                mapped.add(c)
             prototypes[c], made[c] = made_now.prototype, round
     for c in np.flatnonzero((made < 0) & (state.made >= 0)).tolist():
         if c in departed.tracked or _may_return(state, roster, c):
             prototypes[c], made[c] = state.prototypes[c], state.made[c]
             problems.append(f"class {c} has no samples in this round, its prototype is that of round {made[c]}")
     covariance = _covariance(settings, stats, problems)
-    carried = _carried(departed.tracked, prototypes, stats)
-    readout = _readout(settings, prototypes, covariance, carried, problems)
+    outward = tuple(c for c in departed.held_out if c in mapped)
+    readout = _readout(settings, prototypes, covariance, outward, problems)
     return Current(
-        read_only(prototypes), read_only(made), covariance, readout, reconstructions, forecasts, tuple(problems)
+        read_only(prototypes),
+        read_only(made),
+        covariance,
+        readout,
+        reconstructions,
+        forecasts,
+        outward,
+        tuple(problems),
     )
 
 
@@ -105,8 +115,8 @@ def _reconstructed(
     moments: CrossStatistics | None,
     round: int,
     problems: list[str],
-) -> Reconstruction:
-    """In the variant "cross": from cross moments, where they were asked for and are enough, else as in "mpt"."""
+) -> tuple[Reconstruction, bool]:
+    """In the variant "cross": from cross moments, where they were asked for and are enough, else as in "mpt"; which."""
     if one.reference is not None and one.since < round:
         try:
             made = reconstruct(one.deposit, stats, variant="cross", cross=_enough(moments, stats, one.reference))
@@ -114,10 +124,10 @@ def _reconstructed(
         except StatisticsError as error:
             problems.append(f"class {one.departed} is reconstructed as in the variant mpt in this round: {error}")
         else:
-            return made
+            return made, True
     made = reconstruct(one.deposit, stats, variant="mpt" if settings.variant == "cross" else settings.variant)
     check_finite(made.prototype, "prototype")
-    return made
+    return made, False
 
 
 def _enough(moments: CrossStatistics | None, stats: ClassStatistics, reference: Reference) -> CrossStatistics:
@@ -142,14 +152,7 @@ def readout_of(state: TrackerState) -> NearestClassMean | None:
     """The readout of the last round that was closed; None as long as no class has a prototype."""
     stats = None if state.snapshot is None else state.snapshot.everybody
     covariance = None if stats is None else _covariance(state.settings, stats, [])
-    carried = _carried(state.tracked, state.prototypes, stats)
-    return _readout(state.settings, state.prototypes, covariance, carried, [])
-
-
-def _carried(tracked: Iterable[int], prototypes: Floats, stats: ClassStatistics | None) -> list[int]:
-    """Those of the tracked classes whose prototypes are not what vehicles measured."""
-    measured = np.full_like(prototypes, np.nan) if stats is None else stats.means
-    return [c for c in tracked if not np.array_equal(prototypes[c], measured[c])]
+    return _readout(state.settings, state.prototypes, covariance, state.outward, [])
 
 
 def _may_return(state: TrackerState, roster: Roster, c: int) -> bool:
@@ -170,10 +173,9 @@ def _readout(
     settings: Settings,
     prototypes: Floats,
     covariance: Floats | None,
-    carried: list[int],
+    outward: tuple[int, ...],
     problems: list[str],
 ) -> NearestClassMean | None:
-    """In the variant "cross" with classes that are `carried` along further out, Eq. (X10)."""
     if np.isnan(prototypes).all():
         return None
     try:
@@ -181,4 +183,4 @@ def _readout(
     except StatisticsError as error:
         problems.append(f"the readout is Euclidean: {error}")
         made = NearestClassMean(prototypes, cov_ridge=settings.cov_ridge)
-    return made.outwards(carried) if settings.variant == "cross" else made
+    return made.outwards(outward)

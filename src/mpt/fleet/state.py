@@ -86,6 +86,8 @@ class TrackerState:
         held_out: classes whose remaining samples are held out of training.
         lacking: by vehicle that is not departed, the rounds of the reference models that it does not have.
         health: of the classes that were reconstructed in the last round, where the variant knows.
+        outward: the classes that the readout has further out than their prototypes, Eq. (X10): those that nobody trains
+            any more and that were reconstructed from cross moments.
         snapshot: the statistics of the last round that somebody answered.
         prototypes: (C, d), the latest; a row of NaN where a class never had one, or is lost.
         made: (C,), the round that each is from; -1 where there is none.
@@ -107,6 +109,7 @@ class TrackerState:
     held_out: tuple[int, ...] = ()
     lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     health: Mapping[int, Health] = field(default_factory=dict)
+    outward: tuple[int, ...] = ()
     snapshot: Snapshot | None = None
     span: Floats | None = None
     origin: Floats | None = None
@@ -151,6 +154,7 @@ def to_bytes(state: TrackerState) -> bytes:
         "earlier": sorted(earlier),
         "lacking": {v: state.lacking[v] for v in sorted(state.lacking)},
         "health": sorted(state.health.items()),
+        "outward": state.outward,
         "remembered": remembered,
         "held_out": state.held_out,
         "snapshot": None
@@ -248,6 +252,7 @@ def _read(reader: Reader) -> TrackerState:
         held_out=tuple(about["held_out"]),
         lacking={v: tuple(rounds) for v, rounds in about.get("lacking", {}).items()},
         health={number: Health(*known) for number, known in about.get("health", ())},
+        outward=tuple(about.get("outward", ())),
         snapshot=snapshot,
         span=span,
         origin=origin,

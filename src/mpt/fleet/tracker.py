@@ -41,7 +41,8 @@ class Outcome:
         round: its number.
         prototypes: (C, d), measured or, for departed classes, reconstructed; a row of NaN where a class has none.
         covariance: (d, d), the pooled within-class covariance; None in MPT-lite, or where it cannot be had.
-        readout: made of both; None as long as no class has a prototype.
+        readout: made of both, in the variant "cross" with classes that nobody trains any more further out, Eq. (X10);
+            None as long as no class has a prototype.
         reconstructions: of the classes that were reconstructed, by class.
         statistics: the merged statistics; None where nobody answered.
         answered: the vehicles whose answer was accepted.
@@ -234,6 +235,7 @@ def close_round(
         held_out=departed.held_out,
         lacking=_lacking(state, departed, taken, roster),
         health=health,
+        outward=now.outward,
         snapshot=taken.snapshot or state.snapshot,
         prototypes=now.prototypes,
         made=now.made,
