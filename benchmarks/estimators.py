@@ -320,10 +320,11 @@ Estimate = Callable[[Cell], Floats | tuple[float, float]]
 OUTWARDS = ("mpt-x",)
 """Read out by Eq. (X10)."""
 
-POWERS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
+POWERS = (0.2, 0.3, 0.5, 0.7, 1.0)
 COMPARED: dict[str, Estimate] = {
     "oracle-train": lambda cell: cell.truth,
     "mpt-x": lambda cell: cell.tracked.prototype,
+    "mpt-x in place": lambda cell: cell.tracked.prototype,
     "mpt": lambda cell: cell.plain.prototype,
     "ldc:all": ldc_all,
     "remaining-mean": remaining_mean,
@@ -351,7 +352,7 @@ TRIED: dict[str, Estimate] = {
     "mpt, read out by direction": lambda cell: by_direction(cell, cell.plain.prototype),
     "oracle-train, read out by direction": lambda cell: by_direction(cell, cell.truth),
     **{f"mpt-x outwards, gamma {p:g}": outwards(lambda cell: cell.tracked.prototype, p) for p in POWERS},
-    **{f"oracle-train outwards, gamma {p:g}": outwards(lambda cell: cell.truth, p) for p in POWERS},
+    "oracle-train outwards": outwards(lambda cell: cell.truth, OUTWARD),
     "mpt outwards": outwards(lambda cell: cell.plain.prototype, OUTWARD),
     "Tukey transform": tukey,
     "oracle-train, Tukey transform": lambda cell: tukey(cell, oracle=True),

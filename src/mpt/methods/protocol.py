@@ -145,9 +145,9 @@ class Method(Protocol):
     its row shows the class's prototype as measured. One that takes long says `slow = True`: a plan may read it out less
     often. One that trains something of its own says `trains = True`, which is a column of the paper's Table 1. One that
     finds where the samples are of a class that nobody trains any more may say `outward = True`: its prototype is read
-    out by `NearestClassMean.outwards`, Eq. (X10); its distance to the truth is measured where it is. A method may have
-    a `version`, an int, 1 where it is left out: raise it when the method's numbers change, and `mpt reproduce` computes
-    the cells that have it again.
+    out by `NearestClassMean.outwards`, Eq. (X10), but for the cosine readout; its distance to the truth is measured
+    where it is. A method may have a `version`, an int, 1 where it is left out: raise it when the method's numbers
+    change, and `mpt reproduce` computes the cells that have it again.
     """
 
     @property
