@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from estimators import COMPARED, OUTWARDS, TRIED, Cell, Estimate, assumed, mapped
 
-from mpt.core.readout import OUTWARD
+from mpt.core.readout import DEFAULT_OUTWARD
 
 COLUMNS = (
     *("cell", "seed", "round", "remaining", "samples", "draw", "estimator"),
@@ -59,7 +59,7 @@ def lines(args: argparse.Namespace) -> Iterator[list[str]]:
                     for name, estimate in what.items():
                         made = estimate(cell)
                         place = isinstance(made, np.ndarray)
-                        power = OUTWARD if name in OUTWARDS else 0.0
+                        power = DEFAULT_OUTWARD if name in OUTWARDS else 0.0
                         f1, others = cell.scores(made, power) if place else made
                         far = (
                             [f"{value:.4f}" for value in (cell.distance(made), cell.margin(made))]

@@ -18,7 +18,7 @@ import scipy.linalg
 from estimators import Cell
 
 import mpt
-from mpt.core.readout import OUTWARD
+from mpt.core.readout import DEFAULT_OUTWARD
 from mpt.core.validation import Floats
 
 Change = Callable[[mpt.CrossStatistics], tuple[mpt.CrossStatistics, int]]
@@ -134,7 +134,7 @@ def main() -> None:
                 sizes[name] += [size for _, size in sent]
                 cross = mpt.CrossStatistics.merge(report for report, _ in sent)
                 rec = mpt.reconstruct(cell.deposit, cell.now, variant="cross", cross=cross)
-                f1, distance = cell.scores(rec.prototype, OUTWARD)[0], cell.distance(rec.prototype)
+                f1, distance = cell.scores(rec.prototype, DEFAULT_OUTWARD)[0], cell.distance(rec.prototype)
                 found[name].append((f1 / best, distance, rec.alpha))
             found["mpt"].append((cell.scores(cell.plain.prototype)[0] / best, cell.distance(cell.plain.prototype), 0))
             sizes["mpt"].append(0)

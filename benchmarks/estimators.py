@@ -19,7 +19,7 @@ from mpt.core.affine import (
 )
 from mpt.core.equations import regularize, reliability, ridge_floor
 from mpt.core.health import left_out_errors, nearest, whiten, whitening
-from mpt.core.readout import OUTWARD
+from mpt.core.readout import DEFAULT_OUTWARD
 from mpt.core.validation import Floats, Ints
 
 RIDGES = (0.002, 0.006, 0.02, 0.06, 0.2, 0.6)
@@ -352,8 +352,8 @@ TRIED: dict[str, Estimate] = {
     "mpt, read out by direction": lambda cell: by_direction(cell, cell.plain.prototype),
     "oracle-train, read out by direction": lambda cell: by_direction(cell, cell.truth),
     **{f"mpt-x outwards, gamma {p:g}": outwards(lambda cell: cell.tracked.prototype, p) for p in POWERS},
-    "oracle-train outwards": outwards(lambda cell: cell.truth, OUTWARD),
-    "mpt outwards": outwards(lambda cell: cell.plain.prototype, OUTWARD),
+    "oracle-train outwards": outwards(lambda cell: cell.truth, DEFAULT_OUTWARD),
+    "mpt outwards": outwards(lambda cell: cell.plain.prototype, DEFAULT_OUTWARD),
     "Tukey transform": tukey,
     "oracle-train, Tukey transform": lambda cell: tukey(cell, oracle=True),
 }

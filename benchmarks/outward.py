@@ -24,8 +24,9 @@ from mpt import RunConfig, simulate
 from mpt.core.health import whiten, whitening
 from mpt.core.validation import Floats
 from mpt.data import save_npz
-from mpt.methods import METHODS, Now
+from mpt.methods import METHODS, Method, Now
 from mpt.methods.mpt_x import Kept, MptX
+from mpt.methods.registry import Make
 
 CELLS = (
     *("cifar10:ship:resnet18", "cars-bodytype:coupe:resnet18", "cifar10:ship:cnn3", "cifar10:deer:cnn3"),
@@ -70,6 +71,10 @@ class Moved(MptX):
         return prototype, means.mean(axis=0), np.array(there), np.array(at_departure)
 
 
+def _given(method: Method) -> Make:
+    return lambda ridge, cov_ridge: method
+
+
 def _ratio(prototype: Floats, reference: Floats, factor: Floats) -> float:
     """R / r."""
     middle = reference.mean(axis=0)
@@ -87,7 +92,7 @@ def run(packed: Path, cell: str, place: Path, **settings: Any) -> list[list[str]
     for name in names:
         rule, size = name.split()
         made = Moved(name, rule=rule, size=float(size), found=found)
-        METHODS[name] = (lambda ridge, cov_ridge, made=made: made, "of this benchmark")  # type: ignore[misc]
+        METHODS[name] = (_given(made), "of this benchmark")
     scale = {
         "rounds": 100,
         "depart_at": 15,

@@ -11,8 +11,8 @@ from scipy.linalg import blas
 from mpt.core.errors import StatisticsError
 from mpt.core.validation import Floats
 
-_ROUNDING = 64 * np.finfo(np.float64).eps
-"""Times d: what rounding alone may leave of a pivot, as a fraction of its diagonal entry."""
+ROUNDING = 64 * float(np.finfo(np.float64).eps)
+"""What rounding alone may leave of what should be zero, as a fraction of what it was made of."""
 
 
 def dot(a: Floats, b: Floats) -> Floats:
@@ -55,7 +55,7 @@ def cholesky_factor(matrix: Floats, name: str, wanted: str = "a larger cov_ridge
     """
     try:
         factor = scipy.linalg.cholesky(matrix.T, lower=True, check_finite=False)
-        singular = bool(np.any(np.diag(factor) ** 2 <= _ROUNDING * len(matrix) * np.diag(matrix)))
+        singular = bool(np.any(np.diag(factor) ** 2 <= ROUNDING * len(matrix) * np.diag(matrix)))
     except np.linalg.LinAlgError:
         singular = True
     if singular:

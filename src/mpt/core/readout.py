@@ -13,15 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from mpt.core import validation as check
 from mpt.core.equations import DEFAULT_COV_RIDGE, regularize
 from mpt.core.errors import StatisticsError
-from mpt.core.linalg import cholesky_factor, dot
+from mpt.core.linalg import ROUNDING, cholesky_factor, dot
 from mpt.core.validation import Floats, Ints
 from mpt.core.value import Value
 
-OUTWARD = 0.4
+DEFAULT_OUTWARD = 0.4
 """gamma of Eq. (X10)."""
-
-_ROUNDING = 64 * float(np.finfo(np.float64).eps)
-"""Of the largest coordinate: a prototype that is no further from the middle has no direction."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,7 +58,7 @@ class NearestClassMean(Value):
         vars(made).update(shared, prototypes=_as_prototypes(prototypes, self._dim))
         return made
 
-    def outwards(self, departed: int | Iterable[int], power: float = OUTWARD) -> NearestClassMean:
+    def outwards(self, departed: int | Iterable[int], power: float = DEFAULT_OUTWARD) -> NearestClassMean:
         r"""Eq. (X10): the same, with prototypes of classes that nobody trains any more further out.
 
             mu_c -> m + max(1, (R / r)^gamma) (mu_c - m),   r = |mu_c - m|,   R^2 = mean_k |mu_k - m|^2,
@@ -88,7 +85,7 @@ class NearestClassMean(Value):
         squares = np.zeros(len(prototypes))
         squares[self._present] = np.sum(self._whiten(prototypes[self._present] - middle + self._centre) ** 2, axis=1)
         typical = float(squares[others].mean())
-        rounding = _ROUNDING * np.abs(prototypes[self._present]).max()
+        rounding = ROUNDING * np.abs(prototypes[self._present]).max()
         near = moved & (np.abs(prototypes - middle).max(axis=1) > rounding) & (squares < typical)
         prototypes[near] = middle + (typical / squares[near, None]) ** (gamma / 2) * (prototypes[near] - middle)
         return self.with_prototypes(prototypes)

@@ -17,8 +17,8 @@ FURTHER = ("mpt-x",)
 TABLE = ("ccvr", "icarl", "sdc", "ldc", "frozen", "mpt-lite", "mpt", *FURTHER, "oracle")
 """The rows of the paper's Tables 2 and 3, and further ones."""
 
-OUTWARD = ("mpt-x:in-place", "mpt:outward", "oracle-train:outward")
-"""What Eq. (X10) gives: MPT-X without it, and MPT and oracle-train with it."""
+LIKE_FOR_LIKE = ("mpt-x:in-place", "mpt:outward", "oracle-train:outward")
+"""MPT-X without Eq. (X10), and MPT and oracle-train with it."""
 
 PARTS = ("mpt:in-span", "mpt:stored-residual", "mpt:predicted", "mpt:measured", "mpt:trained")
 METHODS_OF: dict[Study, tuple[str, ...]] = {
@@ -26,7 +26,7 @@ METHODS_OF: dict[Study, tuple[str, ...]] = {
     "preliminary": ("fedavg", "fedavg:live", "live", "remaining-mean", "mpt:in-span", "mpt:stored-residual", "mpt"),
     "loss": ("live", "remaining-mean"),
     "departure": ("frozen", "remaining-mean", "mpt", "mpt-lite", "oracle-train"),
-    "beyond": (*FURTHER, "mpt", "ldc:all", "remaining-mean", "frozen", "oracle-train", *OUTWARD),
+    "beyond": (*FURTHER, "mpt", "ldc:all", "remaining-mean", "frozen", "oracle-train", *LIKE_FOR_LIKE),
 }
 
 

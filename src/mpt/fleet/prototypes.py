@@ -116,7 +116,7 @@ def _reconstructed(
     round: int,
     problems: list[str],
 ) -> tuple[Reconstruction, bool]:
-    """In the variant "cross": from cross moments, where they were asked for and are enough, else as in "mpt"; which."""
+    """In the variant "cross": from cross moments, where they were asked for and are enough (True), else as in "mpt"."""
     if one.reference is not None and one.since < round:
         try:
             made = reconstruct(one.deposit, stats, variant="cross", cross=_enough(moments, stats, one.reference))
