@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch", reason="mpt.learning needs torch, which is 
 from torch import nn
 
 from mpt.learning import Classifier, LearningError, Settings, build, embed, generator, train
-from mpt.learning.folded import FoldedEmbedder, folded
+from mpt.learning.folded import FoldedEmbedder, Halved, folded
 
 from .tasks import same_state, stripes
 
@@ -38,6 +38,30 @@ def test_no_batchnorm_is_left_behind_a_convolution():
     for spec in ("cnn3", "resnet18", "mobilenetv3"):
         made = folded(build(spec, num_classes=4, in_channels=3, image_size=32, seed=0))
         assert not any(isinstance(module, nn.BatchNorm2d) for module in made.modules())
+
+
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("size", [(8, 8), (7, 5), (2, 3)])
+def test_maxima_of_slices_are_max_pooling(size, order):
+    maps = torch.randn(3, 16, *size, generator=generator(0, "maps")).contiguous(memory_format=order)
+    maps[0, 0, 0, 0] = torch.nan
+    torch.testing.assert_close(Halved()(maps), nn.MaxPool2d(2)(maps), rtol=0, atol=0, equal_nan=True)
+
+
+def test_only_plain_pooling_becomes_maxima_of_slices():
+    def halved(pooling):
+        backbone = nn.Sequential(pooling, nn.Flatten())
+        made = folded(Classifier(backbone, 196, num_classes=4, in_channels=1, image_size=28))
+        return any(isinstance(module, Halved) for module in made.modules())
+
+    watched = nn.MaxPool2d(2)
+    watched.register_forward_hook(lambda module, inputs, output: None)
+    others = (
+        *(nn.MaxPool2d(3), nn.MaxPool2d(2, stride=1), nn.MaxPool2d(2, padding=1), nn.MaxPool2d(2, dilation=2)),
+        *(nn.MaxPool2d(2, ceil_mode=True), nn.MaxPool2d(2, return_indices=True), nn.AvgPool2d(2), watched),
+    )
+    assert halved(nn.MaxPool2d(2))
+    assert not any(map(halved, others))
 
 
 def test_what_only_looks_foldable_is_left_alone():
