@@ -100,19 +100,21 @@ def main() -> None:
             keep(cells, args.out / "cells.tar.gz")
 
     threading.Thread(target=keep_on, daemon=True).start()
-    with tempfile.TemporaryDirectory() as place:
-        made = reproduce(
-            args.exhibits,
-            args.work,
-            scale="paper",
-            data=sources(args.folder, Path(place)),
-            seeds=args.seeds,
-            jobs=1,
-            compute=not args.show,
-            seconds=args.seconds,
-            console=Console(width=150),
-        )
-    keep(cells, args.out / "cells.tar.gz")
+    try:
+        with tempfile.TemporaryDirectory() as place:
+            made = reproduce(
+                args.exhibits,
+                args.work,
+                scale="paper",
+                data=sources(args.folder, Path(place)),
+                seeds=args.seeds,
+                jobs=1,
+                compute=not args.show,
+                seconds=args.seconds,
+                console=Console(width=150),
+            )
+    finally:
+        keep(cells, args.out / "cells.tar.gz")
     for path in made.files:
         shutil.copy(path, args.out)
     print(f"{len(made.missing)} cells are missing", *made.missing[:60], sep="\n    ")
