@@ -113,7 +113,9 @@ def test_what_is_missing_is_shown_as_missing_with_the_command_that_would_make_it
     assert "| stand-in road (truck) 1% |" in table  # never the paper's set in a heading
     assert "| no data for Car-1000, fine 10% |" in table
     assert not (tmp_path / "fig4.svg").exists()
-    assert '<p class="warning">missing</p>' in (tmp_path / "index.html").read_text()
+    page = (tmp_path / "index.html").read_text()
+    assert '<p class="warning">missing</p>' in page
+    assert '<td class="missing">missing <small>paper ' in page
     assert len(made.missing) == 4 + 4 + 2
     assert {row["here"] for row in claims(tmp_path)} == {"not run"}
 

@@ -87,6 +87,15 @@ def test_a_cell_with_fewer_seeds_than_asked_for_is_shown_with_those_and_said(tmp
     assert "stand-in road truck 2% cnn3: 1 of 3 seeds so far; " in " ".join(table.notes)
 
 
+def test_of_missing_cells_those_that_were_begun_come_first(tmp_path):
+    first = finish(tmp_path, Wanted(remaining=0.1))
+    more = Results(replace(first.lab, seeds=3), first.store)
+    assert more.missing([Wanted(), Wanted(remaining=0.1)]) == [
+        "stand-in road truck 10% cnn3: 1 of 3 seeds so far",
+        "stand-in road truck 2% cnn3: not computed yet",
+    ]
+
+
 def test_mpt_xs_rows_are_of_the_seeds_that_the_main_cell_has(tmp_path):
     first = finish(tmp_path, Wanted(), Wanted().further)
     folder = first.store.folder(first.lab.cell(Wanted().further))

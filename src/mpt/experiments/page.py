@@ -91,11 +91,11 @@ def _grid(table: Table) -> str:
 
 
 def _cell(entry: Entry) -> str:
-    paper = "" if entry.paper is None else f"<small>paper {_value(entry.paper)}</small>"
+    paper = "" if entry.paper is None else f" <small>paper {_value(entry.paper)}</small>"
     if entry.ours is None:
         return f'<td class="missing">{MISSING}{paper}</td>'
     kind = ' class="text"' if _is_text(entry) else ' class="main"' if entry.best else ""
-    return f"<td{kind}>{_value(entry.ours)} {paper}</td>"
+    return f"<td{kind}>{_value(entry.ours)}{paper}</td>"
 
 
 def _is_text(entry: Entry) -> bool:

@@ -111,17 +111,19 @@ class Results:
         return f"{where} {100 * wanted.remaining:g}% {wanted.backbone}"
 
     def missing(self, wanted: Iterable[Wanted]) -> list[str]:
-        """A sentence for each cell that is not there."""
-        told = []
+        """A sentence for each cell that is not there, first for those that were begun."""
+        begun: list[str] = []
+        others: list[str] = []
         for one in wanted:
             cell = self.lab.cell(one)
             if cell is None:
-                told.append(f"{one.set}: no data was named for {SETS[one.set].title}")
+                others.append(f"{one.set}: no data was named for {SETS[one.set].title}")
             elif not self.store.finished(cell):
                 seeds = self.store.seeds(cell)
                 so_far = f"{seeds} of {cell.config.seeds} seeds so far" if seeds else "not computed yet"
-                told.append(f"{cell.label}: {self.store.failure(cell) or so_far}")
-        return list(dict.fromkeys(told))
+                failure = self.store.failure(cell)
+                (begun if seeds or failure else others).append(f"{cell.label}: {failure or so_far}")
+        return list(dict.fromkeys([*begun, *others]))
 
     def cells(self, wanted: Iterable[Wanted], jobs: int = 1) -> list[Cell]:
         """Those that have data, as they are asked for; for several processes the longest first, so that these end at
