@@ -20,15 +20,16 @@ from estimators import Cell
 import mpt
 from mpt.core.readout import DEFAULT_OUTWARD
 from mpt.core.validation import Floats
+from mpt.core.wire import WireType
 
 Change = Callable[[mpt.CrossStatistics], tuple[mpt.CrossStatistics, int]]
 
 
-def as_sent(dtype: str) -> Change:
+def as_sent(dtype: WireType) -> Change:
     """Whole, as float64 or float32; the still part counted or not."""
 
     def change(report: mpt.CrossStatistics) -> tuple[mpt.CrossStatistics, int]:
-        message = report.to_bytes(dtype, frame=False, known={report.still_digest})  # type: ignore[arg-type]
+        message = report.to_bytes(dtype, frame=False, known={report.still_digest})
         sums = {"sums": report.sums.astype(dtype), "cross": report.cross.astype(dtype)}
         still = {"earlier": report.earlier.astype("float32"), "gram": report.gram.astype("float32")}
         return replace(report, **sums, **still), len(message)

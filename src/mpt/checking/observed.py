@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def observe(make: Make, world: World, *, isolated: bool = False, resumed: bool =
         before = stored if number == PLAN.depart_at else before
         training = method.training
         views = look(world.presence, number, {training: stored}, {} if before is None else {training: before})
-        watched: Any = Observed(method, seen, lambda stored=stored: stored.test, isolated)  # type: ignore[misc]
+        watched: Any = Observed(method, seen, partial(getattr, stored, "test"), isolated)
         _, kept, anchor = evaluate(PLAN, number, [watched], views, kept, anchor)
         if resumed:
             kept, method = _written_and_read(number, kept), make()

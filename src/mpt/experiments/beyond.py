@@ -156,11 +156,12 @@ def _notes(results: Results, cells: Sequence[Compared], outcomes: Sequence[Outco
     if not cells:
         return notes
     ahead = sum(cell.gap.mean > 0 for cell in cells)
-    behind = sum(cell.gap.clear and cell.gap.mean < 0 for cell in cells)
+    clear = [cell.gap.mean > 0 for cell in cells if cell.gap.clear]
     intervals = sum(cell.gap.half is not None for cell in cells)
     notes.append(
-        f"MPT-X is above MPT in {ahead} of {len(cells)} cells that were run, of {asked}; significantly below in "
-        f"{behind} (interval wholly below 0) of the {intervals} that have several seeds."
+        f"MPT-X is above MPT in {ahead} of {len(cells)} cells that were run, of {asked}; of the {intervals} that have "
+        f"several seeds significantly above in {sum(clear)} and below in {len(clear) - sum(clear)} (interval wholly on "
+        "that side of 0)."
     )
     for cell in cells:
         if cell.gap.clear and cell.gap.mean < 0:
