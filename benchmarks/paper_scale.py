@@ -85,14 +85,20 @@ def main() -> None:
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--show", action="store_true")
     args = parser.parse_args()
+    for name, _ in SETS.values():
+        if not any((args.folder / file).exists() for file in (f"{name}.npz", f"{name}-train.parquet")):
+            parser.error(f"{args.folder}: no {name}.npz and no {name}-train.parquet, should be one of them")
     if args.fractions:
         SCALES["paper"] = replace(PAPER, backbone_remaining=tuple(args.fractions))
     cells = args.work / "cells"
     cells.mkdir(parents=True, exist_ok=True)
     args.out.mkdir(parents=True, exist_ok=True)
     if args.cells:
-        with tarfile.open(args.cells) as archive:
-            archive.extractall(cells, filter="data")
+        try:
+            with tarfile.open(args.cells) as archive:
+                archive.extractall(cells, filter="data")
+        except (OSError, tarfile.TarError):
+            parser.error(f"--cells: {args.cells} is missing or broken, should be a cells.tar.gz of this script")
 
     def keep_on() -> None:
         while True:

@@ -66,7 +66,7 @@ def health_table(run: Run, looks: Sequence[Look]) -> str:
         "oracle-train&rsquo;s prototype: at the last round, beside how far it was; the share of rounds in which it was "
         "within that; and how often it called itself good, degraded or lost.</p>"
         '<div class="scroll" tabindex="0" role="region" aria-label="What the methods expected"><table>'
-        f'<thead><tr><th scope="col">method</th>{heads}</tr></thead>'
+        f'<thead><tr><th scope="col" class="left">method</th>{heads}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div></figure>"
     )
 
