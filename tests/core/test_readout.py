@@ -95,7 +95,7 @@ def test_other_prototypes_under_the_same_distance(monkeypatch, euclidean):
     readout, anew = (mpt.NearestClassMean(p, covariance, cov_ridge=0.3) for p in (first, second))
     readout.predict(features)
     with monkeypatch.context() as patched:
-        patched.setattr("mpt.core.readout.cholesky_factor", None)
+        patched.setattr("mpt.core.readout.regular_factor", None)
         other = readout.with_prototypes(second)
         np.testing.assert_array_equal(other.distances(features), anew.distances(features))
         np.testing.assert_array_equal(other.predict(features), anew.predict(features))

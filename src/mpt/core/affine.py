@@ -12,7 +12,8 @@ import numpy as np
 import scipy.linalg
 
 from mpt.core.health import disagreement, whiten
-from mpt.core.linalg import cholesky_factor, dot
+from mpt.core.linalg import dot
+from mpt.core.rounding import regular_factor
 from mpt.core.validation import Floats, Ints
 
 DEFAULT_WIDTH = 0.15
@@ -124,8 +125,7 @@ def affine_map(
     moved = within_cross + dot(weighted.T, dh)
     rho = max(float(np.trace(moved)) / float(np.trace(whole)), 0.0) if towards is None else towards
     moved -= rho * whole
-    whole.flat[:: len(whole) + 1] += ridge * size
-    factor = cholesky_factor(whole, "gram", "more samples, earlier_origin ")
+    factor = regular_factor(whole, ridge, "gram", "more samples, earlier_origin ")
     matrix = scipy.linalg.cho_solve((factor, True), moved, check_finite=False)
     matrix.flat[:: len(whole) + 1] += rho
     solved = scipy.linalg.cho_solve((factor, True), dz.T, check_finite=False)

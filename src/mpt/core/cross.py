@@ -13,17 +13,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mpt.core import validation as check
+from mpt.core.affine import map_ridge
 from mpt.core.errors import StatisticsError
 from mpt.core.linalg import dot, gram
-from mpt.core.sums import ClassSums, rounding_level
+from mpt.core.rounding import rounding_level, without_rounding
+from mpt.core.sums import ClassSums
 from mpt.core.validation import Floats, Ints, same
-from mpt.core.wire import Reader, WireType, Writer
+from mpt.core.wire import Reader, WireType, Writer, fits_float32
 
 _KIND = b"X"
-_EARLIER_ORIGIN, _ORIGIN, _FRAMELESS, _STILL, _HALVES = 1, 2, 4, 8, 16
+_EARLIER_ORIGIN, _ORIGIN, _FRAMELESS, _STILL, _HALVES, _NARROW = 1, 2, 4, 8, 16, 32
 
 DIGEST_SIZE = 8
 """Of what stands for a still part, or for weights and origins, that the receiver has."""
+
+
+_LEAST_HALF = 2.0**-14
+"""The smallest float16 with all of its digits."""
 
 
 class Still(NamedTuple):
@@ -51,6 +57,7 @@ class CrossStatistics(ClassSums):
         weights: (C,), a: how much each class counts in the two matrices; zero for those that are departed or watched.
         earlier_origin: (d,), a vector near the features of the reference model; zero by default.
         origin: (d,), a vector near the current features; zero by default.
+        narrow: whether some of the numbers have travelled as float32, so that more of `within` is only rounding.
 
     `earlier`, `gram` and what they are about change only when the samples do: they are the *still* part, which need
     not travel again (`to_bytes`).
@@ -71,6 +78,7 @@ class CrossStatistics(ClassSums):
     weights: Floats
     earlier_origin: Floats = field(default_factory=lambda: np.zeros(()))
     origin: Floats = field(default_factory=lambda: np.zeros(()))
+    narrow: bool = False
 
     def __post_init__(self) -> None:
         counts = check.as_counts(self.counts, "counts")
@@ -99,6 +107,7 @@ class CrossStatistics(ClassSums):
             "weights": weights,
             "earlier_origin": _as_origin(self.earlier_origin, "earlier_origin", d),
             "origin": _as_origin(self.origin, "origin", d),
+            "narrow": bool(self.narrow),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -165,11 +174,22 @@ class CrossStatistics(ClassSums):
 
     @cached_property
     def within(self) -> tuple[Floats, Floats]:
-        """(d, d) twice: `gram` and `cross` about each class's own means, sum of a (z - m_z)(z - m_z)^T and likewise."""
+        """(d, d) twice: `gram` and `cross` about each class's own means, sum of a (z - m_z)(z - m_z)^T and likewise.
+
+        Features and directions of z that are only rounding have none: `mpt.core.rounding`.
+        """
         seen = (self.counts > 0) & (self.weights > 0)
-        scale = np.sqrt(self.weights[seen] / self.counts[seen])[:, None]
+        a, n = self.weights[seen], self.counts[seen]
+        scale = np.sqrt(a / n)[:, None]
         z, h = scale * self.earlier[seen], scale * self.sums[seen]
-        return check.read_only(self.gram - gram(z)), check.read_only(self.cross - dot(z.T, h))
+        within, within_cross = self.gram - gram(z), self.cross - dot(z.T, h)
+        if seen.any():
+            middle = dot(a, self.earlier[seen]) / np.sum(a * n)
+            about = float(np.trace(self.gram)) - float(np.sum(a * n)) * float(np.sum(middle**2))
+            harmless = map_ridge(a, n, self.dim) / 10 * about / self.dim
+            without_rounding(within, self.gram.diagonal(), rounding_level(int(n.sum()), self.narrow), harmless)
+            within_cross[np.diag(within) == 0] = 0.0
+        return check.read_only(within), check.read_only(within_cross)
 
     def __add__(self, other: object) -> CrossStatistics:
         if not isinstance(other, CrossStatistics):
@@ -187,13 +207,14 @@ class CrossStatistics(ClassSums):
             raise StatisticsError("merge: no reports, should be at least one")
         check.check_report(first, CrossStatistics)
         names = ("counts", "earlier", "sums", "gram", "cross")
-        total = {name: getattr(first, name).copy() for name in names}
+        total, narrow = {name: getattr(first, name).copy() for name in names}, first.narrow
         with np.errstate(over="ignore"):
             for report in arriving:
                 first._check_mergeable(report)
+                narrow = narrow or report.narrow
                 for name in names:
                     total[name] += getattr(report, name)
-        return cls(**total, weights=first.weights, earlier_origin=first.earlier_origin, origin=first.origin)
+        return cls(**total, weights=first.weights, earlier_origin=first.earlier_origin, origin=first.origin, narrow=narrow)
 
     def _check_mergeable(self, other: CrossStatistics) -> None:
         check.check_report(other, CrossStatistics)
@@ -230,13 +251,14 @@ class CrossStatistics(ClassSums):
             frame: whether to include `weights` and the origins. A vehicle that answers a server which sent them need
                 not echo them: 8 bytes stand for them, and the server gives them to `from_bytes`.
             known: digests of still parts that the receiver has; where this one's is among them it is left out.
-            halves: whether `cross` travels as float16, with three digits, which is enough for the map if the origins
-                are near the features.
+            halves: whether `cross` may travel as float16, with three digits, which is enough for the map if the origins
+                are near the features. It does not where most features would be lost beside one that is far larger.
         """
+        halves = halves and _fits_halves(self.cross)
         self._warn_of_cancellation(0.1 if halves else 1e-4 if dtype == "float32" else 0.0)
         present = self.counts > 0
         still = self.still_digest not in known
-        flags = _FRAMELESS * (not frame) | _STILL * still | _HALVES * halves
+        flags = _FRAMELESS * (not frame) | _STILL * still | _HALVES * halves | _NARROW * self.narrow
         for flag, origin in ((_EARLIER_ORIGIN, self.earlier_origin), (_ORIGIN, self.origin)):
             flags |= flag * (frame and bool(origin.any()))
         writer = Writer(_KIND, flags, dtype)
@@ -256,6 +278,12 @@ class CrossStatistics(ClassSums):
             writer.reals(self.earlier[present], "earlier")
             writer.symmetric(self.gram, "gram")
         return writer.finish()
+
+    @property
+    def wire_type(self) -> WireType:
+        """The dtype for `to_bytes`: float64 where numbers are too large or too small for float32."""
+        numbers = (self.sums, self.earlier, self.gram.diagonal())
+        return "float32" if all(map(fits_float32, numbers)) else "float64"
 
     def _warn_of_cancellation(self, least: float) -> None:
         """Where, without origins, so little of the gram is within classes that the map would drown in the means."""
@@ -288,7 +316,7 @@ class CrossStatistics(ClassSums):
             origin: likewise.
             known: by digest, the still parts that the bytes may leave out.
         """
-        reader = Reader(data, _KIND, _EARLIER_ORIGIN | _ORIGIN | _FRAMELESS | _STILL | _HALVES)
+        reader = Reader(data, _KIND, _EARLIER_ORIGIN | _ORIGIN | _FRAMELESS | _STILL | _HALVES | _NARROW)
         num_classes, d = reader.numbers("2I")
         sums, earlier = reader.expanded(num_classes, d), reader.expanded(num_classes, d)
         digest = reader.raw(DIGEST_SIZE)
@@ -318,7 +346,8 @@ class CrossStatistics(ClassSums):
                 raise StatisticsError("CrossStatistics bytes: leave out a still part that is not among the known ones")
             counts, earlier, products = one
         reader.finish()
-        made = cls(counts, earlier, sums, products, cross, a, before, now)
+        narrow = reader.narrow or bool(reader.flags & _NARROW)
+        made = cls(counts, earlier, sums, products, cross, a, before, now, narrow)
         made.__dict__["still_digest"] = digest
         return made
 
@@ -334,6 +363,13 @@ def as_weights(value: ArrayLike, num_classes: int) -> Floats:
     if weights.min() < 0:
         raise StatisticsError(f"weights: {weights.min()} at class {np.argmin(weights)}, should not be negative")
     return weights
+
+
+def _fits_halves(cross: Floats) -> bool:
+    """Whether at least half of the features that are there keep their digits as float16 fractions of the largest."""
+    sizes = np.abs(cross)
+    there = [largest[largest > 0] for largest in (sizes.max(axis=0), sizes.max(axis=1))]
+    return all(np.median(largest) >= _LEAST_HALF * largest.max() for largest in there if len(largest))
 
 
 def _as_origin(value: ArrayLike, name: str, d: int) -> Floats:

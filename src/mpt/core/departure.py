@@ -16,14 +16,12 @@ from mpt.core.equations import (
     barycentric_weights,
     outside,
     outside_trace,
-    regularize,
     residual,
     span_basis,
 )
 from mpt.core.errors import StatisticsError
-from mpt.core.linalg import cholesky_factor
+from mpt.core.rounding import regular_factor, rounding_level
 from mpt.core.statistics import ClassStatistics
-from mpt.core.sums import rounding_level
 from mpt.core.validation import Floats, Ints
 from mpt.core.value import Value
 from mpt.core.wire import Reader, WireType, Writer
@@ -106,7 +104,7 @@ class Deposit(Value):
             raise StatisticsError(
                 "deposit: has no covariance, made from statistics without a scatter; use variant='lite'"
             )
-        return check.read_only(cholesky_factor(regularize(self.covariance, self.cov_ridge), "deposit covariance"))
+        return check.read_only(regular_factor(self.covariance, self.cov_ridge, "deposit covariance"))
 
     def __repr__(self) -> str:
         covariance = "no covariance" if self.covariance is None else "covariance"
@@ -314,7 +312,7 @@ def out_of_span_spread(stats: ClassStatistics, classes: Ints, basis: Floats) -> 
     n, squares = stats.counts[classes], stats.squares[classes]
     far = outside(stats.sums[classes] / n[:, None], stats.span_basis)
     centred, samples = float(np.sum(squares - n * np.sum(far**2, axis=1))), int(n.sum())
-    if centred <= rounding_level(samples) * float(np.sum(squares)):
+    if centred <= rounding_level(samples, stats.narrow) * float(np.sum(squares)):
         centred = 0.0
     return centred / samples, stats.span is not None and len(stats.span) > 0
 

@@ -9,8 +9,9 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 import scipy.linalg
 
-from mpt.core.equations import barycentric_weights, outside, regularize, residual, span_basis
-from mpt.core.linalg import cholesky_factor, dot
+from mpt.core.equations import barycentric_weights, outside, residual, span_basis
+from mpt.core.linalg import dot
+from mpt.core.rounding import regular_factor
 from mpt.core.validation import Floats
 
 Verdict = Literal["good", "degraded", "lost"]
@@ -39,7 +40,7 @@ def whitening(covariance: Floats, cov_ridge: float) -> Floats:
     """The lower Cholesky factor of S~, Eq. (3); of the identity where the covariance is zero. (d, d)"""
     if not covariance.any():
         return np.eye(len(covariance))
-    return cholesky_factor(regularize(covariance, cov_ridge), "covariance")
+    return regular_factor(covariance, cov_ridge, "covariance")
 
 
 def disagreement(gap: Floats, noise: float, samples: int) -> float:

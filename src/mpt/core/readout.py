@@ -11,9 +11,10 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from mpt.core import validation as check
-from mpt.core.equations import DEFAULT_COV_RIDGE, regularize
+from mpt.core.equations import DEFAULT_COV_RIDGE
 from mpt.core.errors import StatisticsError
-from mpt.core.linalg import ROUNDING, cholesky_factor, dot
+from mpt.core.linalg import ROUNDING, dot
+from mpt.core.rounding import regular_factor
 from mpt.core.validation import Floats, Ints
 from mpt.core.value import Value
 
@@ -147,7 +148,7 @@ class NearestClassMean(Value):
         """The Cholesky factor L of S~; None: Euclidean."""
         if self.covariance is None or not self.covariance.any():
             return None
-        return cholesky_factor(regularize(self.covariance, self.cov_ridge), "covariance")
+        return regular_factor(self.covariance, self.cov_ridge, "covariance")
 
     def _whiten(self, rows: Floats) -> Floats:
         """L^-1 (x - m) for each row x: (N, d). Euclidean distances there are Mahalanobis distances here."""

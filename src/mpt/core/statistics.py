@@ -12,15 +12,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mpt.core import validation as check
-from mpt.core.equations import outside, span_basis
+from mpt.core.equations import DEFAULT_COV_RIDGE, outside, span_basis
 from mpt.core.errors import StatisticsError
 from mpt.core.linalg import gram
-from mpt.core.sums import ClassSums, rounding_level
+from mpt.core.rounding import rounding_level, without_rounding
+from mpt.core.sums import ClassSums
 from mpt.core.validation import Floats, Ints, same
-from mpt.core.wire import Reader, WireType, Writer
+from mpt.core.wire import Reader, WireType, Writer, fits_float32
 
 _KIND = b"S"
-_SCATTER, _SPAN, _ORIGIN, _DIGEST = 1, 2, 4, 8
+_SCATTER, _SPAN, _ORIGIN, _DIGEST, _NARROW = 1, 2, 4, 8, 16
 _DIGEST_SIZE = 8
 _LEAST_WITHIN = 1e-4
 """Of the scatter: where less is within classes, float32 loses much of the covariance."""
@@ -41,6 +42,7 @@ class ClassStatistics(ClassSums):
         span: (k, d) or None, the reference prototypes that the server sent for MPT-lite, `origin` not subtracted.
         origin: (d,), a vector near the features that the server broadcasts; zero by default. It keeps the numbers
             small, so that little cancels in the covariance and float32 suffices on the wire.
+        narrow: whether some of the numbers have travelled as float32, so that more of a covariance is only rounding.
 
     Example:
         >>> stats = ClassStatistics.from_features([[0.0, 1.0], [2.0, 1.0]], [0, 0], num_classes=2)
@@ -58,6 +60,7 @@ class ClassStatistics(ClassSums):
     watched: tuple[int, ...] = ()
     span: Floats | None = None
     origin: Floats = field(default_factory=lambda: np.zeros(()))
+    narrow: bool = False
 
     def __post_init__(self) -> None:
         counts = check.as_counts(self.counts, "counts")
@@ -88,6 +91,7 @@ class ClassStatistics(ClassSums):
             "watched": watched,
             "span": None if self.span is None else check.as_floats(self.span, "span", (None, d)),
             "origin": check.as_floats(np.zeros(d) if origin.shape == () and not origin else origin, "origin", (d,)),
+            "narrow": bool(self.narrow),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -159,8 +163,8 @@ class ClassStatistics(ClassSums):
     def covariance(self) -> Floats:
         """(d, d): the pooled within-class covariance W / (N - K) of the classes that are not watched.
 
-        W sums the scatter around each class's own mean, over N samples of K classes. It is zero where no more than
-        rounding is left of it. Computed once; read-only.
+        W sums the scatter around each class's own mean, over N samples of K classes. Features and directions in which
+        it is only rounding have none: `mpt.core.rounding`. Computed once; read-only.
         """
         return self._covariance
 
@@ -178,10 +182,11 @@ class ClassStatistics(ClassSums):
         scaled = self.sums[pooled] / np.sqrt(self.counts[pooled])[:, None]
         within = gram(scaled)
         np.subtract(self.scatter, within, out=within)
-        if np.trace(within) < -1e-3 * np.trace(self.scatter):
+        total = float(np.trace(within))
+        if total < -1e-3 * np.trace(self.scatter):
             raise StatisticsError("scatter: less than what the sums account for, they are not of the same samples")
-        if np.trace(within) <= rounding_level(samples) * np.trace(self.scatter):
-            return check.read_only(np.zeros_like(within))
+        harmless = DEFAULT_COV_RIDGE / 10 * total / self.dim
+        without_rounding(within, self.scatter.diagonal(), rounding_level(samples, self.narrow), harmless)
         within /= samples - len(pooled)
         return check.read_only(within)
 
@@ -203,6 +208,7 @@ class ClassStatistics(ClassSums):
                 self.watched,
                 self.span,
                 self.origin,
+                self.narrow or other.narrow,
             )
 
     __radd__ = __add__
@@ -217,15 +223,17 @@ class ClassStatistics(ClassSums):
         check.check_report(first, ClassStatistics)
         counts, sums, squares = first.counts.copy(), first.sums.copy(), first.squares.copy()
         scatter = None if first.scatter is None else first.scatter.copy()
+        narrow = first.narrow
         with np.errstate(over="ignore"):
             for report in arriving:
                 first._check_mergeable(report)
+                narrow = narrow or report.narrow
                 counts += report.counts
                 sums += report.sums
                 squares += report.squares
                 if scatter is not None and report.scatter is not None:
                     scatter += report.scatter
-        return cls(counts, sums, squares, scatter, first.watched, first.span, first.origin)
+        return cls(counts, sums, squares, scatter, first.watched, first.span, first.origin, narrow)
 
     def _check_mergeable(self, other: ClassStatistics) -> None:
         check.check_report(other, ClassStatistics)
@@ -265,6 +273,7 @@ class ClassStatistics(ClassSums):
             | _SPAN * (span is not None)
             | _ORIGIN * (origin is not None)
             | _DIGEST * (not frame)
+            | _NARROW * self.narrow
         )
         writer = Writer(_KIND, flags, dtype)
         if writer.narrow:
@@ -299,7 +308,7 @@ class ClassStatistics(ClassSums):
             span: what the server sent as span, bit for bit; needed where the bytes leave it out (`frame=False`).
             origin: what the server sent as origin, likewise.
         """
-        reader = Reader(data, _KIND, _SCATTER | _SPAN | _ORIGIN | _DIGEST)
+        reader = Reader(data, _KIND, _SCATTER | _SPAN | _ORIGIN | _DIGEST | _NARROW)
         num_classes, d, num_watched, num_span = reader.numbers("4I")
         sums, squares = reader.expanded(num_classes, d), np.zeros(num_classes)
         counts = reader.integers(num_classes)
@@ -321,7 +330,8 @@ class ClassStatistics(ClassSums):
         squares[present] = reader.reals(int(present.sum()))
         scatter = reader.symmetric(d) if reader.flags & _SCATTER else None
         reader.finish()
-        return cls(counts, sums, squares, scatter, watched, span_rows, centre)
+        narrow = reader.narrow or bool(reader.flags & _NARROW)
+        return cls(counts, sums, squares, scatter, watched, span_rows, centre, narrow)
 
     @property
     def _squares_beyond_rounding(self) -> Floats:
@@ -333,22 +343,26 @@ class ClassStatistics(ClassSums):
 
     @property
     def wire_type(self) -> WireType:
-        """The dtype for `to_bytes` that keeps the covariance: float64 where nearly all of the scatter is the means'."""
-        return "float64" if self._within_share < _LEAST_WITHIN else "float32"
+        """The dtype for `to_bytes` that keeps the covariance: float64 where nearly all of the scatter is the means', or
+        where numbers are too large or too small for float32."""
+        numbers = [self.sums, self._squares_beyond_rounding]
+        numbers += [] if self.scatter is None else [self.scatter.diagonal()]
+        fits = all(map(fits_float32, numbers))
+        return "float32" if fits and self._within_share >= _LEAST_WITHIN else "float64"
 
     @property
     def _within_share(self) -> float:
-        """How much of the scatter is within classes, 1 where that cannot be told."""
+        """How much of the scatter is within classes, of the features that vary there; 1 where that cannot be told."""
         if self.scatter is None:
             return 1.0
-        pooled = self.reference_classes
-        counts, whole = self.counts[pooled], float(np.trace(self.scatter))
-        within = whole - float(np.sum(np.sum(self.sums[pooled] ** 2, axis=1) / counts))
-        samples = int(counts.sum())
-        return within / whole if samples > len(pooled) and within > rounding_level(samples) * whole else 1.0
+        pooled, whole = self.reference_classes, self.scatter.diagonal()
+        counts, samples = self.counts[pooled], int(self.counts[pooled].sum())
+        within = whole - np.sum(self.sums[pooled] ** 2 / counts[:, None], axis=0)
+        varied = within > rounding_level(samples, self.narrow) * whole
+        return float(within[varied].sum() / whole[varied].sum()) if samples > len(pooled) and varied.any() else 1.0
 
     def _warn_of_cancellation(self) -> None:
-        if self.wire_type == "float64":
+        if self._within_share < _LEAST_WITHIN:
             warnings.warn(
                 f"to_bytes: only {self._within_share:.0e} of the scatter is within classes, so float32 loses much of "
                 "the covariance; make the statistics with an origin near the features, such as the last overall_mean",

@@ -7,11 +7,12 @@ from mpt.core.value import Value
 
 
 class ClassSums(Value):
-    """Counts (C,) and sums (C, d) of features by class, about `origin` (d,)."""
+    """Counts (C,) and sums (C, d) of features by class, about `origin` (d,); `narrow`: some have travelled as float32."""
 
     counts: Ints
     sums: Floats
     origin: Floats
+    narrow: bool
 
     @property
     def num_classes(self) -> int:
@@ -29,7 +30,3 @@ class ClassSums(Value):
         with np.errstate(invalid="ignore"):
             return self.sums / self.counts[:, None] + self.origin
 
-
-def rounding_level(samples: int) -> float:
-    """What a sum of squares over so many samples may be off by, as a fraction: a difference below that says nothing."""
-    return float(np.finfo(np.float64).eps * (64 + np.sqrt(samples)))

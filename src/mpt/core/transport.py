@@ -12,6 +12,7 @@ import scipy.linalg
 from scipy.linalg import blas
 
 from mpt.core.errors import StatisticsError
+from mpt.core.rounding import positive_part
 from mpt.core.validation import Floats
 
 RTOL = 1e-8
@@ -67,11 +68,7 @@ def direct(vector: Floats, target: Floats, *, ridge: float, factor: Floats, scal
         values, vectors = scipy.linalg.eigh(inner, driver="evd", overwrite_a=True, check_finite=False)
         roots = np.sqrt(values.clip(min=0))
         if values[0] < -1e-8 * values[-1]:
-            share = values[0] / values[-1]
-            raise StatisticsError(
-                f"covariance: not positive semi-definite, an eigenvalue is {share:.1g} times the largest; "
-                "use a larger cov_ridge, or an origin near the features so that less cancels"
-            )
+            return direct(vector, positive_part(target, "covariance"), ridge=ridge, factor=factor, scales=scales)
         if ridge > 0 and values[0] < _ILL_CONDITIONED * values[-1]:
             other = scipy.linalg.cholesky(regular, lower=True, check_finite=False)
             inner = blas.dtrmm(1 / size, factor, np.asfortranarray(other), lower=1, trans_a=1)
@@ -125,7 +122,10 @@ def krylov(
         return blas.dsymv(1 / scales[1], target.T, x, beta=ridge_target, y=x, lower=1)
 
     dual = times_source(start)
-    length = float(np.sqrt(blas.ddot(start, dual)))
+    square = blas.ddot(start, dual)
+    if square <= 0:
+        return None
+    length = float(np.sqrt(square))
     vectors[:, 0], duals[:, 0] = start / length, dual / length
 
     lowest, highest = ridge_source * ridge_target, d * (1 + ridge_source) * d * (1 + ridge_target)
@@ -140,7 +140,10 @@ def krylov(
         overlaps = blas.dgemv(1.0, duals[:, : j + 1], new, trans=1)
         new = blas.dgemv(-1.0, vectors[:, : j + 1], overlaps, beta=1.0, y=new, overwrite_y=1)
         dual = times_source(new)
-        diagonal[j], beside[j] = overlaps[j], np.sqrt(blas.ddot(new, dual))
+        square = blas.ddot(new, dual)
+        if square < 0:
+            return None
+        diagonal[j], beside[j] = overlaps[j], np.sqrt(square)
         pivots = diagonal[j] + nodes - (beside[j - 1] ** 2 if j else 0.0) / pivots
         with np.errstate(divide="ignore", invalid="ignore"):
             log_terms = log_terms + (np.log(beside[j]) - np.log(pivots))

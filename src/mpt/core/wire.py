@@ -31,7 +31,7 @@ VERSION = 1
 _HEADER = struct.Struct("<3s1sHHQ")
 _CHECKSUM = struct.Struct("<I")
 _FLOAT32 = 1 << 15
-_LEAST_FLOAT32 = 1e-30
+_LEAST_FLOAT32, _MOST_FLOAT32 = 1e-30, float(np.finfo(np.float32).max)
 _MAX_EXPANDED = 1 << 25
 _SMALL_EXPANDED, _EXPANDED_BY = 1 << 20, 1 << 12
 """Numbers that any message may stand for, and how many more for each of its bytes, up to the maximum."""
@@ -49,6 +49,12 @@ _KINDS = {
     b"F": "Question",
     b"B": "Answer",
 }
+
+
+def fits_float32(array: Floats) -> bool:
+    """Whether `Writer.reals` takes it as float32: finite there, and the largest not lost."""
+    largest = float(np.abs(array).max(initial=0))
+    return largest == 0 or _LEAST_FLOAT32 <= largest <= _MOST_FLOAT32
 
 
 class Writer:
@@ -86,13 +92,14 @@ class Writer:
 
     def reals(self, array: Floats, name: str) -> None:
         """Real numbers in the message's dtype."""
-        with np.errstate(over="ignore"):
-            narrow = array.astype(self._real)
-        if not np.isfinite(narrow).all():
+        largest = float(np.abs(array).max(initial=0))
+        if not math.isfinite(largest):
+            raise StatisticsError(f"{name}: not finite, should be")
+        if self.narrow and largest > _MOST_FLOAT32:
             raise StatisticsError(f"{name}: too large for float32; send float64, or choose an origin near the features")
-        if self.narrow and 0 < np.abs(array).max(initial=0) < _LEAST_FLOAT32:
+        if self.narrow and 0 < largest < _LEAST_FLOAT32:
             raise StatisticsError(f"{name}: too small for float32; send float64, or scale the features up")
-        self._parts.append(narrow.tobytes())
+        self._parts.append(array.astype(self._real).tobytes())
 
     def halves(self, array: Floats, name: str) -> None:
         """Real numbers as float16, three digits each, after their largest as float64, by which they are divided."""
@@ -144,7 +151,8 @@ class Reader:
         if self.flags & ~flags:
             raise StatisticsError(f"{what} bytes: a part that version {VERSION} does not know is flagged")
         self._what, self._view, self._at = what, view[:end], _HEADER.size
-        self._real = "<f4" if found_flags & _FLOAT32 else "<f8"
+        self.narrow = bool(found_flags & _FLOAT32)
+        self._real = "<f4" if self.narrow else "<f8"
 
     def raw(self, size: int) -> bytes:
         """Bytes as they are."""

@@ -70,8 +70,8 @@ class CrossRequest(Value):
         return self.send(stats)
 
     def send(self, stats: CrossStatistics) -> bytes:
-        """On a vehicle: its statistics as float32 with `cross` as float16, less what the server has."""
-        return stats.to_bytes("float32", frame=False, known=self.known, halves=True)
+        """On a vehicle: its statistics as float32 where that will do, `cross` as float16, less what the server has."""
+        return stats.to_bytes(stats.wire_type, frame=False, known=self.known, halves=True)
 
     def read(self, answer: bytes, known: Mapping[bytes, Still]) -> CrossStatistics:
         """On the server: what a vehicle answered, completed from `known`; refuses what was made for another request."""

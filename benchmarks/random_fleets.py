@@ -1,0 +1,148 @@
+"""Random fleets with ReLU features: is a departed class ever lost to rounding?
+
+    python benchmarks/random_fleets.py [--fleets 10000] [--first 0] [--variants mpt lite cross]
+
+Each fleet draws its vehicles, classes, samples, feature dimension and a small ReLU network that changes every round.
+Units are dead from the start, die or come alive later, are constant, are copies of others, are a million times larger
+or smaller, or fire on one vehicle alone. One vehicle holds most of one class and leaves after two to four rounds, with
+or without a goodbye. Messages are those of `mpt.fleet`, float32 and float16 included. Every fleet must deposit the
+class in the round of its departure and reconstruct it, with a finite prototype, in every round after that; what does
+not is printed and counted, and the exit code is 1. Nothing here is mocked and nothing needs torch.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpt.fleet import Question, Tracker
+
+Array = NDArray[np.float32]
+LAST = 7
+"""Rounds of a fleet."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Everything about a fleet follows from its seed."""
+
+    seed: int
+
+    @cached_property
+    def rng(self) -> np.random.Generator:
+        """What the fleet is drawn from, once, in the order of its attributes."""
+        return np.random.default_rng([self.seed, 16])
+
+    @cached_property
+    def drawn(self) -> dict[str, int]:
+        """Sizes: vehicles, classes, inputs, units, the rare class, the round of departure, samples a class."""
+        draw = self.rng.integers
+        return {
+            "vehicles": int(draw(2, 7)),
+            "classes": int(draw(3, 8)),
+            "inputs": int(draw(3, 12)),
+            "units": int(draw(2, 40)),
+            "samples": int(draw(3, 30)),
+            "leaves_after": int(draw(2, 5)),
+            "remaining": int(draw(0, 4)),
+            "says": int(draw(0, 2)),
+        }
+
+    @cached_property
+    def inputs(self) -> dict[str, tuple[NDArray[np.float64], NDArray[np.int64]]]:
+        """By vehicle: what it sees, and the labels. Vehicle "v0" holds the last class, but for some remaining samples."""
+        size, rng = self.drawn, self.rng
+        centres = rng.standard_normal((size["classes"], size["inputs"])) * rng.uniform(0.5, 3)
+        held = {}
+        for v in range(size["vehicles"]):
+            counts = rng.integers(2, size["samples"] + 1, size["classes"])
+            counts[-1] = 80 + size["samples"] if v == 0 else size["remaining"]
+            labels = np.repeat(np.arange(size["classes"]), counts)
+            held[f"v{v}"] = centres[labels] + rng.standard_normal((len(labels), size["inputs"])), labels
+        return held
+
+    @cached_property
+    def network(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+        """Weights, biases, the change of the weights a round, and each unit's fate."""
+        size, rng = self.drawn, self.rng
+        shape = (size["inputs"], size["units"])
+        fates = rng.choice(len(FATES), size["units"], p=[0.4, 0.12, 0.12, 0.06, 0.08, 0.08, 0.04, 0.04, 0.06])
+        return rng.standard_normal(shape), rng.uniform(0, 2, size["units"]), 0.2 * rng.standard_normal(shape), fates
+
+    def features(self, vehicle: str, round: int) -> Array:
+        """A vehicle's samples under the round's network, float32 as a network gives them."""
+        rows, _ = self.inputs[vehicle]
+        weights, biases, change, fates = self.network
+        units = np.maximum(rows @ (weights + round * change) + biases, 0)
+        for j, fate in enumerate(fates):
+            units[:, j] = FATES[FATE_NAMES[fate]](units, j, round, vehicle)
+        return units.astype(np.float32)
+
+
+FATES = {
+    "alive": lambda units, j, round, vehicle: units[:, j],
+    "dead": lambda units, j, round, vehicle: 0.0,
+    "dies": lambda units, j, round, vehicle: units[:, j] * (round < 2 + j % 4),
+    "comes alive": lambda units, j, round, vehicle: units[:, j] * (round >= 2 + j % 4),
+    "constant": lambda units, j, round, vehicle: 0.1 * (j + 1) + 0.03 * round,
+    "copy": lambda units, j, round, vehicle: units[:, j - 1],
+    "huge": lambda units, j, round, vehicle: 1e6 * units[:, j],
+    "tiny": lambda units, j, round, vehicle: 1e-6 * units[:, j],
+    "one vehicle's": lambda units, j, round, vehicle: units[:, j] * (vehicle == f"v{j % 2}"),
+}
+FATE_NAMES = tuple(FATES)
+
+
+def failure(seed: int, variant: str) -> str | None:
+    """Why the class is lost in the fleet of this seed; None where it is not."""
+    fleet = Fleet(seed)
+    size = fleet.drawn
+    rare, units = size["classes"] - 1, len(fleet.network[1])
+    tracker = Tracker(num_classes=size["classes"], dim=units, variant=variant, grace=1, watch=(rare,))
+    for number in range(1, LAST + 1):
+        here = [v for v in fleet.inputs if v != "v0" or number <= size["leaves_after"]]
+        question = Question.from_bytes(tracker.question().to_bytes())
+        answers = {}
+        for v in here:
+            earlier = {r: fleet.features(v, r) for r in question.references}
+            answers[v] = question.answer(fleet.features(v, number), fleet.inputs[v][1], earlier)
+        leaving = ["v0"] if size["says"] and number == size["leaves_after"] else []
+        outcome = tracker.close(answers, leaving)
+        wrong = [str(d) for d in outcome.decisions if d.what == "refused" or (d.what == "lost" and rare in d.classes)]
+        wrong += [p for p in outcome.problems if "remembered" not in p]
+        if number > size["leaves_after"] and rare not in outcome.reconstructions:
+            wrong.append(f"round {number}: not reconstructed")
+        if number >= 2 and not np.isfinite(outcome.prototypes).all():
+            wrong.append(f"round {number}: a prototype is not finite")
+        if wrong:
+            return wrong[0]
+    return None
+
+
+def main() -> None:
+    """See the head of this file."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--fleets", type=int, default=10_000)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first fleet")
+    parser.add_argument("--variants", nargs="+", default=["mpt", "lite", "cross"], choices=["mpt", "lite", "cross"])
+    args = parser.parse_args()
+    lost, start = Counter[str](), time.perf_counter()
+    for variant in args.variants:
+        for seed in range(args.first, args.first + args.fleets):
+            why = failure(seed, variant)
+            if why is not None:
+                lost[variant] += 1
+                if lost[variant] <= 5:
+                    print(f"{variant}, fleet {seed}: {why}")
+        print(f"{variant:5}  {args.fleets} fleets of {LAST} rounds, class lost in {lost[variant]}")
+    print(f"{time.perf_counter() - start:.0f} s")
+    sys.exit(1 if lost else 0)
+
+
+if __name__ == "__main__":
+    main()
