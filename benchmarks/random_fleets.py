@@ -55,7 +55,7 @@ class Fleet:
 
     @cached_property
     def inputs(self) -> dict[str, tuple[NDArray[np.float64], NDArray[np.int64]]]:
-        """By vehicle: what it sees, and the labels. Vehicle "v0" holds the last class, but for some remaining samples."""
+        """By vehicle: what it sees, and the labels. Vehicle "v0" holds the last class, but for remaining samples."""
         size, rng = self.drawn, self.rng
         centres = rng.standard_normal((size["classes"], size["inputs"])) * rng.uniform(0.5, 3)
         held = {}

@@ -69,24 +69,6 @@ def test_status_of_nothing(tmp_path):
     assert "status" in call("fleet").output
 
 
-def test_whatif(tmp_path):
-    path = tmp_path / "counts.csv"
-    path.write_text("vehicle,class,count\na,truck,9\nb,truck,1\nb,[b]car,5\n")
-    done = call("whatif", path)
-    assert done.exit_code == 0
-    first, second = done.output.splitlines()[1:3]
-    assert first.split()[:2] == ["b", "[b]car"]
-    assert "truck (1 of 10 remain)" in second
-    data = json.loads(call("whatif", path, "--json", "--watch-share", "0.95").output)
-    assert data["watch_share"] == 0.95
-    assert data["vehicles"][1]["become_rare"] == []
-    path.write_text("vehicle,class,count\na,truck,many\n")
-    done = call("whatif", path)
-    assert done.exit_code == 2
-    assert "line 2: count 'many'" in done.stderr
-    assert call("whatif", path, "--watch-share", "2").exit_code == 2
-
-
 def test_neither_the_fleet_nor_its_commands_need_torch_or_flower():
     code = "import sys, mpt.fleet{}; print(*sorted({{n.partition('.')[0] for n in sys.modules}}))"
     for more, allowed in (("", set()), (", mpt.commands", {"typer", "rich", "pydantic"})):

@@ -214,7 +214,9 @@ class CrossStatistics(ClassSums):
                 narrow = narrow or report.narrow
                 for name in names:
                     total[name] += getattr(report, name)
-        return cls(**total, weights=first.weights, earlier_origin=first.earlier_origin, origin=first.origin, narrow=narrow)
+        return cls(
+            **total, weights=first.weights, earlier_origin=first.earlier_origin, origin=first.origin, narrow=narrow
+        )
 
     def _check_mergeable(self, other: CrossStatistics) -> None:
         check.check_report(other, CrossStatistics)

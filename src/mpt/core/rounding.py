@@ -74,14 +74,16 @@ def positive_part(matrix: Floats, name: str) -> Floats:
     values, vectors = scipy.linalg.eigh(matrix / size, driver="evd", check_finite=False)
     if values[0] < -_NEGATIVE:
         raise StatisticsError(
-            f"{name}: not positive semi-definite, an eigenvalue is {values[0]:.1g} times the trace, should be those of a "
-            "covariance"
+            f"{name}: not positive semi-definite, an eigenvalue is {values[0]:.1g} times the trace, "
+            "should be those of a covariance"
         )
     kept = values > 0
     return size * gram(np.sqrt(values[kept])[:, None] * vectors[:, kept].T)
 
 
-def regular_factor(matrix: Floats, ridge: float, name: str, wanted: str = "a larger cov_ridge, more samples, ") -> Floats:
+def regular_factor(
+    matrix: Floats, ridge: float, name: str, wanted: str = "a larger cov_ridge, more samples, "
+) -> Floats:
     """The lower Cholesky factor (d, d) of Eq. (3)'s S~ in Fortran order, for any covariance as rounding leaves it.
 
     Eigenvalues that rounding has left below what the ridge adds count as zero. Without a ridge there is nothing to hold

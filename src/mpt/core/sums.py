@@ -7,7 +7,7 @@ from mpt.core.value import Value
 
 
 class ClassSums(Value):
-    """Counts (C,) and sums (C, d) of features by class, about `origin` (d,); `narrow`: some have travelled as float32."""
+    """Counts (C,) and sums (C, d) of features by class, about `origin` (d,); some are `narrow`: they were float32."""
 
     counts: Ints
     sums: Floats
@@ -29,4 +29,3 @@ class ClassSums(Value):
         """(C, d): the prototypes under the current model, `origin` added back; NaN rows without samples."""
         with np.errstate(invalid="ignore"):
             return self.sums / self.counts[:, None] + self.origin
-

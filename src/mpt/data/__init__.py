@@ -5,7 +5,10 @@ The package imports NumPy alone; a loader imports what else it needs when it is 
 
 from mpt.data.dataset import Dataset, Holding, Split
 from mpt.data.errors import DataError
+from mpt.data.kept import hold_kept
 from mpt.data.npz import save_npz
 from mpt.data.registry import LOADERS, Loader, hold, load, usages
 
-__all__ = ["LOADERS", "DataError", "Dataset", "Holding", "Loader", "Split", "hold", "load", "save_npz", "usages"]
+__all__ = [
+    "LOADERS", "DataError", "Dataset", "Holding", "Loader", "Split", "hold", "hold_kept", "load", "save_npz", "usages",
+]  # fmt: skip

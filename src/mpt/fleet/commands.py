@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mpt.fleet import whatif as tables
 from mpt.fleet.errors import FleetError
 from mpt.fleet.roster import printable
 from mpt.fleet.status import ClassStatus, Status, prometheus, read_status
 from mpt.fleet.store import open_store
+from mpt.fleet.whatif_command import whatif
 
 _WIDEST = 1000
 _Json = Annotated[bool, typer.Option("--json", help="as JSON")]
@@ -27,30 +27,6 @@ def add_to(app: typer.Typer) -> None:
     app.command()(whatif)
     app.command()(export)
     app.add_typer(fleet, name="fleet")
-
-
-def whatif(
-    counts: Annotated[
-        Path, typer.Argument(metavar="COUNTS.CSV", help="a table with the columns vehicle, class, count")
-    ],
-    watch_share: Annotated[float, typer.Option(help="a class is rare without the vehicle that holds this share")] = 0.5,
-    as_json: _Json = False,
-) -> None:
-    """What would be lost if each vehicle left, before any training."""
-    try:
-        found = tables.dangers(*tables.read_counts(counts), watch_share)
-    except FleetError as error:
-        raise click.UsageError(str(error)) from error
-    if as_json:
-        click.echo(json.dumps(tables.as_json(found, watch_share), indent=2))
-        return
-    table = _table("if this vehicle left", "would vanish", "would become rare", "largest shares")
-    for danger in found:
-        shares = ", ".join(f"{one.name} {one.share:.0%}" for one in danger.losses[:3])
-        rare = [f"{x.name} ({x.remaining} of {x.count + x.remaining} remain)" for x in danger.losses]
-        rare = [text for text, x in zip(rare, danger.losses, strict=True) if x.verdict == "becomes rare"]
-        _add(table, danger.vehicle, ", ".join(danger.vanish), ", ".join(rare), shares)
-    _show(table)
 
 
 def export(

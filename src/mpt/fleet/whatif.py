@@ -1,21 +1,26 @@
-"""What would be lost if a vehicle left, from a table of counts and before any training."""
+"""What would be lost if a vehicle or a few of them left, from a table of counts and before any training."""
 
 import csv
 import io
-from collections.abc import Mapping
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mpt.core.validation import Ints
+from mpt.core.validation import Floats, Ints
 from mpt.fleet.errors import FleetError
 from mpt.fleet.roster import LONGEST_ID
+from mpt.fleet.settings import Settings
 from mpt.fleet.spread import Spread
 
 COLUMNS = ("vehicle", "class", "count")
 _MOST = 10**12
+Alike = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,67 @@ class Danger:
         return self.losses[0].share if self.losses else 0.0
 
 
+@dataclass(frozen=True)
+class Held:
+    """The fewest vehicles that together hold the watched share of a class: its largest holders.
+
+    Attributes:
+        name: of the class.
+        samples: of it, on all vehicles.
+        vehicles: the largest holder first, of equals the first id; none where more vehicles would be needed than were
+            looked for, or where nobody has a sample.
+        share: of the class, that they hold together.
+        remaining: samples on all others.
+        also: other classes that would vanish or become rare if all of them left, the largest share first.
+    """
+
+    name: str
+    samples: int
+    vehicles: tuple[str, ...]
+    share: float
+    remaining: int
+    also: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """What would be lost if several vehicles left together.
+
+    Attributes:
+        vehicles: their ids, sorted.
+        holds: classes of which they are the fewest that hold the watched share.
+        vanish: classes that nobody else has.
+        become_rare: classes that others have, but of which they have at least the watched share.
+    """
+
+    vehicles: tuple[str, ...]
+    holds: tuple[str, ...]
+    vanish: tuple[str, ...]
+    become_rare: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ToWatch:
+    """Classes for `watch`: one vehicle holds the watched share of each.
+
+    Attributes:
+        classes: the largest share first, then the most samples; at most `most`.
+        crowded: those that are more than may be watched.
+        unwritable: those whose names cannot stand between commas and quotation marks.
+        most: how many classes may be watched by default.
+    """
+
+    classes: tuple[str, ...]
+    crowded: tuple[str, ...]
+    unwritable: tuple[str, ...]
+    most: int
+
+    @property
+    def line(self) -> str:
+        """The setting as `flwr run -c` and a TOML file take it; empty where there is nothing to watch."""
+        return f"watch={json.dumps(','.join(self.classes), ensure_ascii=False)}" if self.classes else ""
+
+
 def read_counts(path: Path) -> tuple[Spread, tuple[str, ...]]:
     """A CSV file with the columns vehicle, class, count: the spread and the classes' names.
 
@@ -72,85 +138,211 @@ def read_counts(path: Path) -> tuple[Spread, tuple[str, ...]]:
         raise FleetError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
         raise FleetError(f"{path}: not UTF-8 text (byte {error.start}), should be a CSV file") from None
-    counts = dict[tuple[str, str], int]()
-    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    counts = dict[str, dict[str, int]]()
+    rows, known = csv.reader(io.StringIO(text, newline=""), strict=True), dict[str, str]()
     try:
         header = [cell.strip() for cell in next(rows, [])]
         if sorted(header) != sorted(COLUMNS):
-            raise FleetError(
-                f"{path}, line 1: the columns are {', '.join(header)!r}, should be 'vehicle, class, count'"
-            )
+            raise FleetError(f"the columns are {', '.join(header)!r}, should be 'vehicle, class, count'")
+        places = [header.index(column) for column in COLUMNS]
         for cells in rows:
             if any(map(str.strip, cells)):
-                vehicle, name, count = _row(header, cells, f"{path}, line {rows.line_num}")
-                if (vehicle, name) in counts:
-                    where = f"{path}, line {rows.line_num}"
-                    raise FleetError(f"{where}: vehicle {vehicle!r} and class {name!r} stand there twice")
-                counts[vehicle, name] = count
+                _add(counts, known, places, cells)
     except csv.Error as error:
         raise FleetError(f"{path}, line {rows.line_num}: not CSV ({error})") from None
+    except FleetError as error:
+        raise FleetError(f"{path}, line {max(rows.line_num, 1)}: {error}") from None
     if not counts:
         raise FleetError(f"{path}: has no rows, should have one a vehicle and class")
     return _spread(counts)
 
 
-def dangers(spread: Spread, names: tuple[str, ...], watch_share: float = 0.5) -> tuple[Danger, ...]:
+def dangers(
+    spread: Spread, names: Sequence[str], watch_share: float = 0.5, *, losing: bool = False
+) -> tuple[Danger, ...]:
     """What would be lost with each vehicle, the most dangerous first.
 
     By the number of classes that would vanish, then of those that would become rare, then by the largest share.
+
+    Args:
+        spread: the counts.
+        names: of its classes.
+        watch_share: a class is rare without a vehicle that holds this share of it.
+        losing: whether to leave out the vehicles without which no class would vanish or become rare.
     """
-    if not 0 < watch_share <= 1:
-        raise FleetError(f"watch-share: {watch_share}, should be above 0 and at most 1")
-
-    def loss(i: int, c: int) -> Loss:
-        count, remaining = int(spread.counts[i, c]), int(spread.totals[c] - spread.counts[i, c])
-        share = float(spread.shares[i, c])
+    _check_share(watch_share)
+    largest: Floats = spread.shares.max(axis=1, initial=0.0)
+    chosen = largest >= (watch_share if losing else 0.0)
+    vehicles, classes = np.nonzero(np.where(chosen[:, None], spread.counts, 0))
+    counts, shares = spread.counts[vehicles, classes], spread.shares[vehicles, classes]
+    by_name = np.argsort(np.argsort(np.array(names)))
+    order = np.lexsort((by_name[classes], -counts, -shares, vehicles))
+    columns = (vehicles, classes, counts, spread.totals[classes] - counts, shares)
+    held: dict[int, list[Loss]] = {i: [] for i in np.flatnonzero(chosen).tolist()}
+    for i, c, count, remaining, share in zip(*(column[order].tolist() for column in columns), strict=True):
         verdict = "vanishes" if not remaining else "becomes rare" if share >= watch_share else "stays"
-        return Loss(names[c], count, remaining, share, verdict)
-
-    def danger(i: int) -> Danger:
-        held = [loss(i, c) for c in np.flatnonzero(spread.counts[i]).tolist()]
-        return Danger(spread.vehicles[i], tuple(sorted(held, key=lambda one: (-one.share, -one.count, one.name))))
-
-    found = [danger(i) for i in range(len(spread.vehicles))]
+        held[i].append(Loss(names[c], count, remaining, share, verdict))
+    found = [Danger(spread.vehicles[i], tuple(losses)) for i, losses in held.items()]
     return tuple(sorted(found, key=lambda d: (-len(d.vanish), -len(d.become_rare), -d.largest, d.vehicle)))
 
 
-def as_json(found: tuple[Danger, ...], watch_share: float) -> dict[str, Any]:
-    """The whole answer as plain data."""
+def smallest_groups(
+    spread: Spread, names: Sequence[str], watch_share: float = 0.5, largest: int = 3
+) -> tuple[Held, ...]:
+    """The fewest vehicles that hold the watched share of each class: the fewest first, then by their share.
 
-    def one(danger: Danger) -> dict[str, Any]:
-        return {
-            "vehicle": danger.vehicle,
-            "vanish": list(danger.vanish),
-            "become_rare": list(danger.become_rare),
-            "classes": [{"class": x.name, **{k: v for k, v in vars(x).items() if k != "name"}} for x in danger.losses],
-        }
+    Args:
+        spread: the counts.
+        names: of its classes.
+        watch_share: a class is rare without vehicles that hold this share of it.
+        largest: groups of more vehicles are not looked for.
+    """
+    _check_share(watch_share)
+    if largest < 1:
+        raise FleetError(f"group: {largest}, should be at least 1")
+    order = np.argsort(-spread.counts, axis=0, kind="stable")[:largest]
+    together = np.take_along_axis(spread.counts, order, axis=0).cumsum(axis=0)
+    enough = together / np.maximum(spread.totals, 1) >= watch_share
 
-    return {"watch_share": watch_share, "vehicles": [one(d) for d in found]}
+    def held(c: int) -> Held:
+        samples = int(spread.totals[c])
+        if not enough[:, c].any():
+            return Held(names[c], samples, (), 0.0, samples, ())
+        size = int(np.argmax(enough[:, c])) + 1
+        rows, count = order[:size, c].tolist(), int(together[size - 1, c])
+        also = [name for lost in _lost_with(spread, names, rows, watch_share) for name in lost if name != names[c]]
+        vehicles = tuple(spread.vehicles[i] for i in rows)
+        return Held(names[c], samples, vehicles, count / samples, samples - count, tuple(also))
+
+    found = [held(c) for c in range(len(names))]
+    return tuple(sorted(found, key=lambda one: (len(one.vehicles) or largest + 1, -one.share, -one.samples)))
 
 
-def _row(header: list[str], cells: list[str], where: str) -> tuple[str, str, int]:
-    if len(cells) != len(header):
-        raise FleetError(f"{where}: {len(cells)} cells, should be {len(header)}")
-    row = dict(zip(header, map(str.strip, cells), strict=True))
-    for column in ("vehicle", "class"):
-        if not 0 < len(row[column]) <= LONGEST_ID or not row[column].isprintable():
-            raise FleetError(
-                f"{where}: {column} {row[column][:40]!r}, should be a name of 1 to {LONGEST_ID} characters"
-            )
-    digits = row["count"]
+def joint_groups(
+    spread: Spread, names: Sequence[str], held: Iterable[Held], watch_share: float = 0.5
+) -> tuple[Group, ...]:
+    """The groups of at least two vehicles among `held`, each once: those that lose most classes together first."""
+    rows = {vehicle: i for i, vehicle in enumerate(spread.vehicles)}
+    holds = dict[tuple[str, ...], list[str]]()
+    for one in held:
+        if len(one.vehicles) > 1:
+            holds.setdefault(tuple(sorted(one.vehicles)), []).append(one.name)
+
+    def group(vehicles: tuple[str, ...]) -> Group:
+        vanish, rare = _lost_with(spread, names, [rows[v] for v in vehicles], watch_share)
+        return Group(vehicles, tuple(holds[vehicles]), vanish, rare)
+
+    found = map(group, holds)
+    return tuple(sorted(found, key=lambda g: (-len(g.vanish) - len(g.become_rare), len(g.vehicles), g.vehicles)))
+
+
+def to_watch(spread: Spread, names: Sequence[str], watch_share: float = 0.5) -> ToWatch:
+    """What to name in `watch`; nothing where fewer than two vehicles have samples, as nobody would stay."""
+    _check_share(watch_share)
+    most = Settings(num_classes=len(names), dim=1).capacity if len(names) > 1 else 0
+    held = [] if holders(spread) < 2 else np.flatnonzero(spread.largest >= watch_share).tolist()
+    wanted = [names[c] for c in sorted(held, key=lambda c: (-spread.largest[c], -spread.totals[c], c))]
+    unwritable = tuple(name for name in wanted if set(name) & set(",\"'"))
+    writable = tuple(name for name in wanted if name not in unwritable)
+    return ToWatch(writable[:most], writable[most:], unwritable, most)
+
+
+def holders(spread: Spread) -> int:
+    """How many vehicles have samples."""
+    return int(np.count_nonzero(spread.counts.any(axis=1)))
+
+
+def alike_classes(spread: Spread, names: Sequence[str]) -> tuple[Alike, ...]:
+    """Names, with samples, that differ in nothing but case, whitespace, "-" and "_": probably one class each."""
+    return _alike(names, spread.totals.tolist(), r"\s_-")
+
+
+def alike_vehicles(spread: Spread) -> tuple[Alike, ...]:
+    """Ids, with samples, that differ in nothing but case and whitespace: probably one vehicle each."""
+    return _alike(spread.vehicles, spread.counts.sum(axis=1).tolist(), r"\s")
+
+
+def as_json(spread: Spread, names: Sequence[str], watch_share: float = 0.5, largest: int = 3) -> dict[str, Any]:
+    """The whole answer as plain data: all vehicles, all classes, all groups."""
+
+    def named(one: Loss | Held) -> dict[str, Any]:
+        return {"class": one.name, **{key: value for key, value in vars(one).items() if key != "name"}}
+
+    def danger(one: Danger) -> dict[str, Any]:
+        lost = {"vanish": list(one.vanish), "become_rare": list(one.become_rare)}
+        return {"vehicle": one.vehicle, **lost, "classes": list(map(named, one.losses))}
+
+    def alike(found: Iterable[Alike]) -> list[list[dict[str, Any]]]:
+        return [[{"name": name, "samples": samples} for name, samples in one] for one in found]
+
+    held, watch = smallest_groups(spread, names, watch_share, largest), to_watch(spread, names, watch_share)
+    return {
+        "watch_share": watch_share,
+        "largest_group": largest,
+        "samples": int(spread.totals.sum()),
+        "watch": {**vars(watch), "line": watch.line},
+        "alike_classes": alike(alike_classes(spread, names)),
+        "alike_vehicles": alike(alike_vehicles(spread)),
+        "classes": list(map(named, held)),
+        "groups": [vars(group) for group in joint_groups(spread, names, held, watch_share)],
+        "vehicles": list(map(danger, dangers(spread, names, watch_share))),
+    }
+
+
+def _check_share(watch_share: float) -> None:
+    if not 0 < watch_share <= 1:
+        raise FleetError(f"watch-share: {watch_share}, should be above 0 and at most 1")
+
+
+def _lost_with(
+    spread: Spread, names: Sequence[str], rows: list[int], watch_share: float
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The classes that would vanish and that would become rare without these vehicles, the largest share first."""
+    counts: Ints = spread.counts[rows].sum(axis=0)
+    shares = counts / np.maximum(spread.totals, 1)
+    lost = sorted(np.flatnonzero(shares >= watch_share).tolist(), key=lambda c: (-shares[c], -counts[c], c))
+    gone = [c for c in lost if counts[c] == spread.totals[c]]
+    return tuple(names[c] for c in gone), tuple(names[c] for c in lost if c not in gone)
+
+
+def _alike(names: Sequence[str], samples: Sequence[int], between: str) -> tuple[Alike, ...]:
+    """Names that are the same without what stands between two characters, unless these are digits: 1-1 is not 11."""
+    inner = re.compile(rf"(?<=[^{between}])[{between}]+(?=[^{between}])")
+
+    def folded(name: str) -> str:
+        text = unicodedata.normalize("NFKC", name).casefold()
+        return inner.sub(lambda m: " " if (text[m.start() - 1] + text[m.end()]).isdecimal() else "", text)
+
+    found = dict[str, list[tuple[str, int]]]()
+    for name, count in zip(names, samples, strict=True):
+        found.setdefault(folded(name), []).append((name, count))
+    return tuple(tuple(one) for one in found.values() if len(one) > 1)
+
+
+def _add(counts: dict[str, dict[str, int]], known: dict[str, str], places: list[int], cells: list[str]) -> None:
+    """Add a row; `known` has the names that were seen before, so that each is checked and kept once."""
+    if len(cells) != len(places):
+        raise FleetError(f"{len(cells)} cells, should be {len(places)}")
+    vehicle, name, digits = [cells[i].strip() for i in places]
+    for column, value in (("vehicle", vehicle), ("class", name)):
+        if value not in known:
+            if not 0 < len(value) <= LONGEST_ID or not value.isprintable():
+                raise FleetError(f"{column} {value[:40]!r}, should be a name of 1 to {LONGEST_ID} characters")
+            known[value] = value
     if not (digits.isascii() and digits.isdigit() and len(digits) < 14 and int(digits) <= _MOST):
-        raise FleetError(f"{where}: count {digits[:40]!r}, should be a whole number from 0 to {_MOST}")
-    return row["vehicle"], row["class"], int(digits)
+        raise FleetError(f"count {digits[:40]!r}, should be a whole number from 0 to {_MOST}")
+    row = counts.setdefault(known[vehicle], {})
+    if name in row:
+        raise FleetError(f"vehicle {vehicle!r} and class {name!r} stand there twice")
+    row[known[name]] = int(digits)
 
 
-def _spread(counts: Mapping[tuple[str, str], int]) -> tuple[Spread, tuple[str, ...]]:
-    names = tuple(sorted({name for _, name in counts}, key=_natural))
+def _spread(counts: Mapping[str, Mapping[str, int]]) -> tuple[Spread, tuple[str, ...]]:
+    names = tuple(sorted({name for row in counts.values() for name in row}, key=_natural))
     place = {name: i for i, name in enumerate(names)}
-    table = dict[str, Ints]()
-    for (vehicle, name), count in counts.items():
-        table.setdefault(vehicle, np.zeros(len(names), dtype=np.int64))[place[name]] = count
+    table = {vehicle: np.zeros(len(names), dtype=np.int64) for vehicle in counts}
+    for vehicle, row in counts.items():
+        table[vehicle][[place[name] for name in row]] = list(row.values())
     return Spread.of(table, len(names)), names
 
 
