@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from mpt.commands import app
 from mpt.fleet.store import TRACKER, open_store
-from tests.fleet.fleets import RARE, paper_fleet, tracker
+from tests.fleet.fleets import RARE, C, Fleet, paper_fleet, tracker
 
 
 def call(*arguments):
@@ -36,11 +36,25 @@ def test_status_as_a_table(where):
     done = call("fleet", "status", where)
     assert done.exit_code == 0
     assert re.search(r"after round 6, 20\d\d-\d\d-\d\dT[\d:.]+\+00:00", done.output)
+    assert "4 vehicles: 3 present, 0 suspected, 1 departed" in done.output
     lines = {line.split()[0]: line for line in done.output.splitlines() if line.strip()}
     assert lines["a"].split()[1:3] == ["departed", "5"]
-    assert "departed, deposit of round 3 made in 4" in lines[str(RARE)]
-    assert "Mahalanobis" in lines[str(RARE)]
+    assert re.fullmatch(r" 2 +departed +round 3, 106 samples +a +6 +[\d.]+ +\w+, error [\d.]+ *", lines[str(RARE)])
     assert "[red]x" in done.output
+
+
+def test_status_of_a_large_fleet_is_short(tmp_path):
+    fleet = Fleet({f"v{i:04d}": dict.fromkeys(range(C), 2) for i in range(60)})
+    server = tracker()
+    server.close(fleet.answers(server.request()))
+    server.close(fleet.answers(server.request(), [v for v in fleet.samples if v != "v0059"]))
+    open_store(tmp_path).save(server.round, {TRACKER: server.to_bytes()})
+    short, whole = call("fleet", "status", tmp_path).output, call("fleet", "status", tmp_path, "--all").output
+    assert "60 vehicles: 59 present, 1 suspected, 0 departed" in short
+    assert "and 40 more vehicles: --all lists them, --json has them" in short
+    assert len(short.splitlines()) < 40
+    assert len(whole.splitlines()) > 60
+    assert re.search(r"^ v0059 +suspected", short, flags=re.MULTILINE)
 
 
 def test_status_as_json_and_as_prometheus(where):
@@ -56,7 +70,7 @@ def test_status_has_the_verdict(tmp_path):
         made = server.close(fleet.cross_answers(server.question(), there)).reconstructions.get(RARE)
     open_store(tmp_path).save(server.round, {TRACKER: server.to_bytes()})
     output = call("fleet", "status", tmp_path).output
-    assert f"{made.verdict}, expected error {made.expected_error:.2g}" in output
+    assert f"{made.verdict}, error {made.expected_error:.2g}" in output
     data = json.loads(call("fleet", "status", tmp_path, "--json").output)
     assert data["classes"][RARE]["tracked"]["verdict"] == made.verdict
 

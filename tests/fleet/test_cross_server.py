@@ -19,7 +19,7 @@ from mpt.fleet.server import Rules, Server
 from mpt.fleet.store import FileStore
 from mpt.fleet.vehicle import Vehicle, arrays, tensors
 from mpt.methods.mpt_x import MptX
-from tests.fleet.test_server import OWNER, TRAINING, TRUCK, VEHICLES, fresh
+from tests.fleet.served import OWNER, TRAINING, TRUCK, VEHICLES, fresh
 
 ROUNDS = 5
 pytestmark = pytest.mark.usefixtures("one_thread", "in_float32")
@@ -269,10 +269,10 @@ def test_without_cross_nothing_is_kept(dataset, holdings):
     list(running.rounds(3))
     assert running.kept == {}
     assert all(not v.memory for v in vehicles)
-    assert sorted(running.checkpoint()) == ["key", "model", "tracker"]
+    assert sorted(running.checkpoint()) == ["key", "model", "nodes", "scores", "tracker"]
 
 
 def test_the_checkpoint_has_the_reference_models_once(dataset, holdings):
     running = server(dataset, everybody(new_vehicles(dataset, holdings)))
     list(running.rounds(4))
-    assert sorted(running.checkpoint()) == ["key", "model", "model of round 2", "tracker"]
+    assert sorted(running.checkpoint()) == ["key", "model", "model of round 2", "nodes", "scores", "tracker"]

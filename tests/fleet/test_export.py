@@ -108,8 +108,9 @@ def test_onnx_predicts_what_the_readout_predicts(trained, test_images, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
     session = runtime.InferenceSession(out)
     (images,), (logits,) = session.get_inputs(), session.get_outputs()
-    assert (images.name, images.type, images.shape[1:]) == ("images", "tensor(uint8)", [3, SIZE, SIZE])
-    assert logits.name == "logits"
+    assert (images.name, images.type, images.shape) == ("images", "tensor(uint8)", ["batch", 3, SIZE, SIZE])
+    assert (logits.name, logits.shape[0]) == ("logits", "batch")
+    assert out.stat().st_mode & 0o777 == 0o600
     about = session.get_modelmeta().custom_metadata_map
     assert json.loads(about["class_names"])[RARE] == json.loads(about["tracked"])[0]
     assert (about["backbone"], about["round"]) == ("cnn3", "3")

@@ -28,7 +28,9 @@ def test_a_json_object_a_line_and_a_sentence_for_people(tmp_path):
             "round": 7,
             "event": "suspected",
             "vehicle": "a",
+            "name": None,
             "classes": [2],
+            "class_numbers": [2],
             "why": "it did not answer",
         }
     )
@@ -37,6 +39,17 @@ def test_a_json_object_a_line_and_a_sentence_for_people(tmp_path):
         "mpt: round 7: vehicle a class 2 suspected: it did not answer",
         "mpt: round 7: classes 1, 3 lost: gone",
     ]
+
+
+def test_names_stand_where_they_are_known(tmp_path):
+    people = io.StringIO()
+    decision = Decision(7, "suspected", "104986", (2,), "it did not answer", "vehicle-7", ("truck",))
+    log = DecisionLog(tmp_path / "decisions.jsonl", people, lambda: TIME)
+    log.write([decision])
+    found = json.loads(log.path.read_text())
+    assert (found["vehicle"], found["name"]) == ("104986", "vehicle-7")
+    assert (found["classes"], found["class_numbers"]) == (["truck"], [2])
+    assert people.getvalue() == "mpt: round 7: vehicle vehicle-7 (104986) class truck suspected: it did not answer\n"
 
 
 def test_an_unfinished_line_spoils_no_other(tmp_path):

@@ -9,44 +9,21 @@ torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.federation.engine import Federation
 from mpt.federation.plan import Plan
-from mpt.fleet import FleetError, Tracker
+from mpt.fleet import FleetError
 from mpt.fleet.exchange import Failure, Reply
-from mpt.fleet.holdings import named, samples, shared
+from mpt.fleet.holdings import named, samples
 from mpt.fleet.judge import judge
 from mpt.fleet.local import LocalTransport, answering
-from mpt.fleet.server import Rules, Server, packed, unpacked
+from mpt.fleet.server import Rules, packed, unpacked
 from mpt.fleet.store import FileStore, SqliteStore
-from mpt.fleet.vehicle import Vehicle, arrays
-from mpt.learning import Settings, build
+from tests.fleet.served import OWNER, TRAINING, TRUCK, VEHICLES, everybody, fresh, new_vehicles, server
 
-TRUCK, VEHICLES, OWNER = 2, 4, 3
-TRAINING = Settings(epochs=1, batch_size=16)
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def fresh(dataset):
-    return build("cnn3", num_classes=dataset.num_classes, in_channels=3, image_size=28, seed=0)
 
 
 @pytest.fixture(scope="module")
 def vehicles(dataset):
-    model = fresh(dataset)
-    held = [shared(dataset, v, VEHICLES, rare="truck", remaining=0.1, seed=0) for v in range(VEHICLES)]
-    return [Vehicle(str(v), model, samples, TRAINING) for v, samples in enumerate(held)]
-
-
-def server(dataset, answers, **given):
-    model = fresh(dataset)
-    tracker = Tracker(num_classes=dataset.num_classes, dim=model.dim, watch=(TRUCK,), grace=1)
-    transport = answers if isinstance(answers, LocalTransport) else LocalTransport(answers)
-    given = {"rules": Rules(wait=0.2, tries=2), **given}
-    return Server(model, arrays(model.state_dict()), tracker, transport, **given)
-
-
-def everybody(vehicles, **changed):
-    """All vehicles by node, some of them with other answers; the owner leaves after round 2."""
-    made = {f"node {v.name}": answering(v, leaves_after=2 if v.name == str(OWNER) else None) for v in vehicles}
-    return made | {f"node {name[1:]}": answer for name, answer in changed.items()}
+    return new_vehicles(dataset)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +51,7 @@ def test_it_does_what_the_one_machine_engine_does(dataset, calm):
         model = state.models["held-out"]
         apart = [np.abs(finished.model[k] - model[k].numpy()).max() for k in model]
         assert max(apart) < 1e-5
-        found = judge(fresh(dataset), finished.model, finished.outcome.readout, dataset.test, dataset.classes)
+        found = judge(fresh(dataset), finished.model, finished.outcome.readout, samples(dataset.test), dataset.classes)
         assert found["f1"]["truck"] == pytest.approx(rows[0].scores.rare_f1, abs=0.02)
         assert found["accuracy"] == pytest.approx(rows[0].scores.accuracy, abs=0.02)
 
@@ -88,7 +65,7 @@ def test_an_announced_leave_is_deposited_and_held_out(calm):
     ]
     assert [sorted(f.outcome.reconstructions) for f in calm] == [[], [], [TRUCK], [TRUCK]]
     assert [(f.asked, f.updated, len(f.outcome.answered)) for f in calm] == [(4, 4, 4), (4, 4, 4), (4, 3, 3), (4, 3, 3)]
-    assert "node 3: it has left" in " ".join(calm[2].outcome.problems)
+    assert "train: vehicle 3: it has left" in calm[2].outcome.problems
 
 
 def test_bytes_are_those_of_models_and_statistics(calm):
@@ -353,10 +330,19 @@ def test_models_keep_their_bits_in_a_checkpoint(calm):
 
 def test_a_vehicles_own_dataset_is_read_by_its_classes_names(dataset):
     classes = ("bus", *[c for c in dataset.classes if c != "bus"])
-    held = named(samples(dataset.train), dataset, classes)
+    held, unknown = named(samples(dataset.train), dataset, classes)
     assert [classes[i] for i in held.labels.tolist()] == [dataset.classes[i] for i in dataset.train.labels]
-    with pytest.raises(FleetError, match="class 'car' of road"):
-        named(held, dataset, ("bus", "truck"))
+    assert unknown == {}
+
+
+def test_classes_that_the_fleet_does_not_know_are_left_out_and_counted(dataset):
+    held, unknown = named(samples(dataset.train), dataset, ("bus", "truck"))
+    counts = dict(zip(dataset.classes, dataset.train.counts(len(dataset.classes)).tolist(), strict=True))
+    assert torch.bincount(held.labels).tolist() == [counts["bus"], counts["truck"]]
+    assert unknown == {name: n for name, n in counts.items() if name not in ("bus", "truck")}
+    where = {name: i for i, name in enumerate(dataset.classes)}
+    first = dataset.train.images[dataset.train.labels == where["bus"]][0]
+    np.testing.assert_array_equal(held.images[held.labels == 0][0].permute(1, 2, 0).numpy(), first)
 
 
 def test_a_vehicle_that_leaves_does_not_train(vehicles, calm):

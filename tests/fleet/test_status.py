@@ -3,11 +3,14 @@
 import hashlib
 import json
 import re
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
 
-from mpt.fleet.status import prometheus, read_status, status_of
+from mpt.fleet.metrics import prometheus
+from mpt.fleet.status import read_status, status_of
 from mpt.fleet.store import TRACKER, Checkpoint, FileStore, StoreError, decode, open_store
 from tests.fleet.fleets import RARE, Fleet, paper_fleet, tracker
 
@@ -54,7 +57,9 @@ def test_how_far_the_prototype_has_moved(server):
     assert tracked.moved_mahalanobis == pytest.approx(np.sqrt(step @ np.linalg.solve(regular, step)))
 
 
-SAMPLE = re.compile(r'[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\["\\n])*"(,[a-z]+="(?:[^"\\\n]|\\["\\n])*")*\})? -?[0-9.e+-]+')
+SAMPLE = re.compile(
+    r'[a-z0-9_]+(\{[a-z]+="(?:[^"\\\n]|\\["\\n])*"(,[a-z]+="(?:[^"\\\n]|\\["\\n])*")*\})? (-?[0-9.e+-]+|NaN)'
+)
 
 
 def test_prometheus_text(server):
@@ -72,11 +77,83 @@ def test_prometheus_text(server):
             assert line.startswith(seen[-1][1])
     assert len(set(seen)) == len(seen)
     assert 'mpt_fleet_vehicles{state="suspected"} 2' in text
-    assert 'mpt_fleet_vehicle_since_round{vehicle="a",state="departed"} 5' in text
-    assert f'mpt_fleet_class_deposited_round{{class="{RARE}",state="departed"}} 4' in text
+    assert 'mpt_fleet_vehicle_since_round{vehicle="a"} 5' in text
+    assert 'mpt_fleet_vehicle_state{vehicle="a",state="departed"} 1' in text
+    assert 'mpt_fleet_vehicle_state{vehicle="a",state="present"} 0' in text
+    assert f'mpt_fleet_class_deposited_round{{class="{RARE}"}} 4' in text
+    assert f'mpt_fleet_class_state{{class="{RARE}",state="departed"}} 1' in text
+    assert 'mpt_fleet_class_state{class="0",state="trained"} 1' in text
+    assert 'mpt_fleet_class_expected_error{class="0"} NaN' in text
     assert f'mpt_fleet_class_remaining_samples{{class="{RARE}",known="remembered"}} 4' in text
     assert f'mpt_fleet_prototype_moved{{class="{RARE}",metric="euclidean"}}' in text
     assert f"mpt_fleet_problems {len(server.state.problems)}\n" in text
+
+
+def series(text):
+    """The series of a text, without their values."""
+    return {line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")}
+
+
+@pytest.mark.parametrize("variant", ["mpt", "lite"])
+def test_series_stay_the_same_whatever_happens_to_vehicles_and_classes(variant):
+    """A vehicle leaves, its class is deposited, held out, and recovers when it is back: nothing is renamed."""
+    fleet, server = paper_fleet(), tracker(grace=1, variant=variant, watch=(RARE,))
+    seen = []
+    for there in ["abcd"] * 3 + ["bcd"] * 3 + ["abcd"] * 2:
+        server.close(fleet.answers(server.request(), there))
+        seen.append(series(prometheus(status_of(server.state, scores={"accuracy": 0.5, "f1": {str(RARE): 0.25}}))))
+    assert all(found == seen[0] for found in seen)
+    states = [line for line in seen[0] if "state=" in line]
+    assert len(states) == 3 + 3 * 4 + 3 * server.settings.num_classes
+
+
+def test_scores_stand_where_the_server_has_test_samples(server):
+    status = status_of(server.state, scores={"accuracy": 0.5, "f1": {str(RARE): 0.25, "0": None}})
+    assert status.accuracy == 0.5
+    assert [c.f1 for c in status.classes][:3] == [None, None, 0.25]
+    text = prometheus(status)
+    assert f'mpt_fleet_class_f1{{class="{RARE}"}} 0.25\n' in text
+    assert 'mpt_fleet_class_f1{class="0"} NaN\n' in text
+    assert "mpt_fleet_accuracy 0.5\n" in text
+    assert "f1" not in prometheus(status_of(server.state))
+
+
+def test_names_of_vehicles_and_classes():
+    fleet = paper_fleet()
+    server = tracker(class_names=("car", "van", "truck", "bus", "bike", "tram"))
+    outcome = server.close(fleet.answers(server.request()), names={"a": "vehicle-7"})
+    assert "round 1: vehicle vehicle-7 (a) class truck watched: the vehicle holds" in "\n".join(
+        map(str, outcome.decisions)
+    )
+    status = status_of(server.state)
+    assert [(v.vehicle, v.name) for v in status.vehicles][:2] == [("a", "vehicle-7"), ("b", "")]
+    assert (status.classes[RARE].name, status.classes[RARE].holder_name) == ("truck", "vehicle-7")
+    assert 'mpt_fleet_vehicle_info{vehicle="a",name="vehicle-7"} 1' in prometheus(status)
+    for there in ("abcd", "bcd"):
+        outcome = server.close(
+            fleet.answers(server.request(), there), absent={"a": "report: error 5: Node Unavailable"}
+        )
+    said = "\n".join(map(str, outcome.decisions))
+    assert "vehicle vehicle-7 (a) class truck suspected: report: error 5: Node Unavailable" in said
+    assert "vehicle vehicle-7 (a) class truck deposited: made from" in said
+    again = type(server).from_bytes(server.to_bytes())
+    assert again.state.decisions == server.state.decisions
+    assert again.settings == server.settings
+    assert again.roster == server.roster
+
+
+@pytest.fixture
+def promtool():
+    found = shutil.which("promtool")
+    if found is None:
+        pytest.skip("promtool is not installed (Debian's package prometheus)")
+    return found
+
+
+def test_promtool_finds_nothing_wrong(server, promtool):
+    text = prometheus(status_of(server.state, time=1.5e9, scores={"accuracy": 0.5, "f1": {str(RARE): 0.25}}))
+    done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 @pytest.fixture

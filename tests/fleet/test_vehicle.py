@@ -12,7 +12,7 @@ from mpt.fleet.exchange import Ask
 from mpt.fleet.holdings import shared
 from mpt.fleet.question import Question
 from mpt.fleet.vehicle import Vehicle, arrays
-from tests.fleet.test_server import TRAINING, TRUCK, VEHICLES, fresh
+from tests.fleet.served import TRAINING, TRUCK, VEHICLES, fresh
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

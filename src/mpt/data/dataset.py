@@ -85,12 +85,12 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Holding:
-    """What a vehicle has of its own: training samples, of one class or more.
+    """What a vehicle has of its own: training samples, of one class or more. Of a server: its test samples.
 
     Attributes:
         name: what it is called.
         classes: the classes' names.
-        train: the samples.
+        train: the samples; of `hold_test`, those to test on.
         notes: what the loader left out, a clause each.
     """
 

@@ -37,11 +37,16 @@ def load_folder(request: Request) -> Dataset:
     return decoded(request, root.resolve().name or "folder", classes, samples[0], samples[1])
 
 
-def hold_folder(request: Request) -> Holding:
-    """What a vehicle has in train/, of one class or more; broken images and empty folders are left out and counted."""
+def hold_folder(request: Request, which: str = "train") -> Holding:
+    """What a vehicle has in train/, of one class or more; broken images and empty folders are left out and counted.
+
+    With "test", what a server has in test/; where there are neither train/ nor test/, the class folders are PATH's own.
+    """
     pillow, root, left_out = require_pillow(request), request.path, LeftOut()
+    bare = which == "test" and root.is_dir() and not any((root / split).is_dir() for split in SPLITS)
+    place = root if bare else root / which
     encoded: list[tuple[Encoded, str]] = []
-    for name, folder in sorted(_class_folders(request, root / "train", least=1).items()):
+    for name, folder in sorted(_class_folders(request, place, least=1).items()):
         files = _images_in(folder)
         encoded += [(Encoded(file, str(file.relative_to(root))), name) for file in files]
         if not files:
@@ -54,7 +59,7 @@ def hold_folder(request: Request) -> Holding:
             side, grey = image_side(headers, headers, request.image_size), all(h.grey for h in headers)
         read = _readable(lambda e: pixels(pillow, e, side, grey), ((e, name) for (_, e), name in found), left_out)
     if not read:
-        raise request.error(f"no images in {root / 'train'}, should have at least one; {left_out.clause()}")
+        raise request.error(f"no images in {place}, should have at least one; {left_out.clause()}")
     classes = sorted({name for _, name in read})
     split = Split(np.stack([image for image, _ in read]), np.array([classes.index(name) for _, name in read]))
     return Holding(root.resolve().name or "folder", tuple(classes), split, tuple(filter(None, (left_out.clause(),))))

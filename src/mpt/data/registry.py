@@ -31,7 +31,7 @@ class Loader(NamedTuple):
     description: str
     target: str = ""
     options: tuple[str, ...] = ()
-    hold: Callable[[Request], Holding] | None = None
+    hold: Callable[[Request, str], Holding] | None = None
 
 
 LOADERS: dict[str, Loader] = {
@@ -109,14 +109,24 @@ def hold(
     say: Callable[[str], None] = _LOG.warning,
 ) -> Holding:
     """A vehicle's own samples: of `folder:PATH` train/ alone, of others the training samples. As in `load`."""
+    held = _held(spec, image_size, per_class, say, "train")
+    return held if per_class is None else held.limited(per_class)
+
+
+def hold_test(spec: str, *, image_size: int | None = None, say: Callable[[str], None] = _LOG.warning) -> Holding:
+    """Test samples alone, as a server has them: of `folder:PATH` test/ alone, or PATH's own class folders."""
+    return _held(spec, image_size, None, say, "test")
+
+
+def _held(spec: str, image_size: int | None, per_class: int | None, say: Callable[[str], None], which: str) -> Holding:
     loader, request = _resolved(spec, image_size, 0, per_class, say)
     if loader.hold is None:
         dataset = loader.load(request)
-        held = Holding(dataset.name, dataset.classes, dataset.train, dataset.notes)
+        held = Holding(dataset.name, dataset.classes, getattr(dataset, which), dataset.notes)
     else:
-        held = loader.hold(request)
+        held = loader.hold(request, which)
     _say_notes(request, held)
-    return held if per_class is None else held.limited(per_class)
+    return held
 
 
 def _say_notes(request: Request, loaded: Dataset | Holding) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from mpt.core import ClassStatistics, StatisticsError
 from mpt.core import validation as check
@@ -58,8 +58,15 @@ class StatisticsRequest(Value):
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
-    def answer(self, features: ArrayLike, labels: ArrayLike) -> bytes:
-        """On a vehicle: the statistics of its samples as bytes, without span and origin."""
+    def answer(self, features: ArrayLike, labels: ArrayLike, *, min_samples: int = 1) -> bytes:
+        """On a vehicle: the statistics of its samples as bytes, without span and origin.
+
+        Args:
+            features: (N, d), the samples under the round's global model.
+            labels: (N,).
+            min_samples: classes with fewer samples are left out: a sum over one sample is that sample's feature.
+        """
+        _, features, labels = enough(features, labels, min_samples)
         stats = ClassStatistics.from_features(
             unit(np.asarray(features, dtype=np.float64)) if self.unit else features,
             labels,
@@ -122,6 +129,21 @@ class StatisticsRequest(Value):
             origin,
             bool(reader.flags & _UNIT),
         )
+
+
+def enough(
+    features: ArrayLike, labels: ArrayLike, min_samples: int
+) -> tuple[slice | NDArray[np.bool_], ArrayLike, ArrayLike]:
+    """The samples of classes of which there are at least `min_samples`: which they are, features and labels."""
+    least = check.as_int(min_samples, "min_samples", least=1)
+    if least == 1:
+        return slice(None), features, labels
+    rows, classes = np.asarray(features), np.asarray(labels)
+    if rows.shape[:1] != classes.shape:
+        return slice(None), features, labels
+    found, place, counts = np.unique(classes, return_inverse=True, return_counts=True)
+    told = counts[place] >= least if len(found) else np.zeros(classes.shape, dtype=bool)
+    return told, rows[told], classes[told]
 
 
 def unit(rows: Floats) -> Floats:

@@ -19,6 +19,8 @@ _ENVELOPE = 4 + 4 + 8 + 16 + 16 + 4
 _LARGEST = {"sums": 1e18, "earlier": 1e18, "squares": 1e36, "scatter": 1e36, "gram": 1e36, "cross": 1e36}
 _MOST_SAMPLES = 10**8
 _ROUNDING = 1e-3
+_HALVES = 1e-2
+"""What may be off where float16 numbers are squared."""
 _SMALLEST = 1e-30
 
 
@@ -162,14 +164,14 @@ def _read(
     _check_sizes(stats)
     if stats.counts.max() > _MOST_SAMPLES:
         raise StatisticsError(f"answer: {stats.counts.max()} samples of a class, should be at most {_MOST_SAMPLES}")
-    _check_plausible(stats)
+    _check_plausible(stats, settings)
     for c in moments:
         if c not in question.cross:
             raise StatisticsError(f"answer: cross moments of class {c}, which were not asked for")
-    return stats, {c: _read_cross(question.cross[c], part, stats) for c, part in moments.items()}
+    return stats, {c: _read_cross(question.cross[c], part, stats, settings) for c, part in moments.items()}
 
 
-def _read_cross(request: CrossRequest, part: bytes, stats: ClassStatistics) -> CrossStatistics:
+def _read_cross(request: CrossRequest, part: bytes, stats: ClassStatistics, settings: Settings) -> CrossStatistics:
     moments = request.read(part, {})
     if moments.sums.shape != stats.sums.shape:
         raise StatisticsError(f"answer: cross moments of shape {moments.sums.shape}, should be {stats.sums.shape}")
@@ -177,7 +179,7 @@ def _read_cross(request: CrossRequest, part: bytes, stats: ClassStatistics) -> C
         if not same(getattr(moments, name), getattr(request, name)):
             raise StatisticsError(f"answer: cross moments made with another {name}")
     _check_sizes(moments)
-    _check_same_samples(moments, stats)
+    _check_same_samples(moments, stats, settings)
     return moments
 
 
@@ -188,7 +190,7 @@ def _check_sizes(stats: ClassStatistics | CrossStatistics) -> None:
             raise StatisticsError(f"answer: {name} up to {np.abs(values).max():.1e}, should be below {most:.0e}")
 
 
-def _check_same_samples(moments: CrossStatistics, stats: ClassStatistics) -> None:
+def _check_same_samples(moments: CrossStatistics, stats: ClassStatistics, settings: Settings) -> None:
     """Cross moments and statistics belong to the same samples: same counts and sums of h, and
 
     |sum a z h^T|^2 <= sum a |z|^2 sum a |h|^2,   sum_k a |sum z|^2 / n <= sum a |z|^2.
@@ -198,23 +200,24 @@ def _check_same_samples(moments: CrossStatistics, stats: ClassStatistics) -> Non
     n, a = np.maximum(stats.counts, 1), moments.weights
     apart = np.sum((moments.sums - stats.sums) ** 2, axis=1)
     if np.any(apart > _ROUNDING**2 * n * stats.squares + _SMALLEST):
-        c = int(np.argmax(apart))
-        raise StatisticsError(f"answer: the sums of class {c} in the cross moments are not those of the statistics")
+        name = settings.name_of(int(np.argmax(apart)))
+        raise StatisticsError(f"answer: the sums of class {name} in the cross moments are not those of the statistics")
     trace, least = float(np.trace(moments.gram)), float(a @ (np.sum(moments.earlier**2, axis=1) / n))
     if least > trace * (1 + _ROUNDING) + _SMALLEST:
         raise StatisticsError(f"answer: the gram's trace is {trace:.3g}, its earlier sums need {least:.3g}")
-    if float(np.sum(moments.cross**2)) > trace * float(a @ stats.squares) * (1 + _ROUNDING) + _SMALLEST:
+    if float(np.sum(moments.cross**2)) > trace * float(a @ stats.squares) * (1 + _HALVES) + _SMALLEST:
         raise StatisticsError("answer: the cross moments are larger than features of these lengths can give")
 
 
-def _check_plausible(stats: ClassStatistics) -> None:
+def _check_plausible(stats: ClassStatistics, settings: Settings) -> None:
     """Squares and scatter belong to the same samples: |sum h|^2 <= n sum |h|^2, and the scatter's trace is that sum."""
     if stats.span is not None:
         return
     least = np.sum(stats.sums**2, axis=1) / np.maximum(stats.counts, 1)
     if np.any(least > stats.squares * (1 + _ROUNDING) + _SMALLEST):
         c = int(np.argmax(least - stats.squares))
-        raise StatisticsError(f"answer: squares of class {c} are {stats.squares[c]:.3g}, its sums need {least[c]:.3g}")
+        found, name = f"{stats.squares[c]:.3g}", settings.name_of(c)
+        raise StatisticsError(f"answer: squares of class {name} are {found}, its sums need {least[c]:.3g}")
     if stats.scatter is not None:
         expected, trace = float(np.delete(stats.squares, stats.watched).sum()), float(np.trace(stats.scatter))
         if abs(trace - expected) > _ROUNDING * max(expected, trace) + _SMALLEST:

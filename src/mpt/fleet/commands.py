@@ -11,12 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from mpt.fleet.errors import FleetError
-from mpt.fleet.roster import printable
-from mpt.fleet.status import ClassStatus, Status, prometheus, read_status
+from mpt.fleet.metrics import prometheus
+from mpt.fleet.roster import STATES, printable
+from mpt.fleet.status import Status, read_status
 from mpt.fleet.store import open_store
 from mpt.fleet.whatif_command import whatif
 
 _WIDEST = 1000
+_ROWS = 20
 _Json = Annotated[bool, typer.Option("--json", help="as JSON")]
 
 fleet = typer.Typer()
@@ -62,6 +64,7 @@ def status(
     where: Annotated[str, typer.Argument(metavar="DIR", help="the server's store: a folder, or sqlite:PATH")],
     as_json: _Json = False,
     as_prometheus: Annotated[bool, typer.Option("--prometheus", help="as Prometheus text")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="list all vehicles and problems")] = False,
 ) -> None:
     """Who is there, which classes hang on one vehicle, which are tracked, and the last round's problems."""
     if as_json and as_prometheus:
@@ -75,39 +78,100 @@ def status(
     elif as_prometheus:
         click.echo(prometheus(found), nl=False)
     else:
-        _print_status(found)
+        _print_status(found, None if everything else _ROWS)
 
 
-def _print_status(found: Status) -> None:
+@fleet.command()
+def check(
+    config: Annotated[
+        list[str], typer.Option("--config", "-c", help="as for flwr run: 'key=value ...', or a TOML file")
+    ],
+) -> None:
+    """Say what flwr run would do with these settings, and what would go wrong; nothing is started.
+
+    Where it is run, the server's data and state folder should be, as the server's user.
+    """
+    from mpt.fleet.flower.check import check as checked  # noqa: PLC0415 - torch and Flower where they are needed
+
+    found = checked(config)
+    for note in found.notes:
+        click.echo(note)
+    for problem in found.problems:
+        click.echo(f"wrong: {problem}", err=True)
+    if found.problems:
+        count = len(found.problems)
+        click.echo(f"{count} {'thing is' if count == 1 else 'things are'} wrong: flwr run would fail", err=True)
+        raise typer.Exit(1)
+    click.echo("nothing is wrong: flwr run can start")
+
+
+@fleet.command()
+def settings(as_json: _Json = False) -> None:
+    """All settings of a fleet's run, as `flwr run -c` takes them: what they mean, and what they may be."""
+    from mpt.fleet.flower.config import settings as all_settings  # noqa: PLC0415
+
+    if as_json:
+        click.echo(json.dumps([one._asdict() for one in all_settings()], indent=2))
+        return
+    table = _table("setting", "default", "what it is")
+    for one in all_settings():
+        _add(table, one.key, one.default, f"{one.about} ({one.should or one.kind})")
+    _show(table)
+
+
+def _print_status(found: Status, most: int | None) -> None:
     when = f"after round {found.round}{f', {found.time}' if found.time else ''}"
-    vehicles = _table("vehicle", "state", "since round", "seen in round", "samples", title=when)
-    for v in found.vehicles:
-        _add(vehicles, v.vehicle, v.state, v.since, v.seen, "" if v.samples is None else v.samples)
+    scored = "" if found.accuracy is None else f", accuracy {found.accuracy:.3f}"
+    states = [v.state for v in found.vehicles]
+    counted = ", ".join(f"{states.count(state):,} {state}" for state in STATES)
+    named = any(v.name for v in found.vehicles)
+    rows = sorted(found.vehicles, key=lambda v: v.state == "present")
+    columns = ["vehicle", *(["id"] if named else []), "state", "since round", "seen in round", "samples"]
+    click.echo(f"{when}{scored}\n{len(states):,} vehicles: {counted}\n")
+    vehicles = _table(*columns)
+    for v in rows[:most]:
+        who = (v.name or v.vehicle, v.vehicle) if named else (v.vehicle,)
+        _add(vehicles, *who, v.state, v.since, v.seen, "" if v.samples is None else v.samples)
     _show(vehicles)
+    _left_out(len(rows), most, "vehicles")
+    scores = found.accuracy is not None
     classes = _table(
-        "class", "samples", "largest share", "on vehicle", "watched since", "tracked", "prototype has moved", "verdict",
-        title=" ",
-    )  # fmt: skip
+        "class", *(["F1"] if scores else []), "samples", "largest share", "on vehicle", "watched since", title=" "
+    )
     for c in found.classes:
         share = f"{c.share:.0%}{' hangs on it' if c.hangs else ''}"
-        _add(classes, c.name, c.samples, share, c.holder or "", c.watched_since or "", *_tracking(c))
+        f1 = ["" if c.f1 is None else f"{c.f1:.3f}"] if scores else []
+        _add(classes, c.name, *f1, c.samples, share, c.holder_name or c.holder or "", c.watched_since or "")
     _show(classes)
+    _print_tracked(found)
     if found.problems:
         problems = _table("problems of the last round", title=" ")
-        for problem in found.problems:
+        for problem in found.problems[:most]:
             _add(problems, problem)
         _show(problems)
+        _left_out(len(found.problems), most, "problems")
 
 
-def _tracking(c: ClassStatus) -> tuple[str, str, str]:
-    if c.tracked is None:
-        return "", "", ""
-    t = c.tracked
-    since = f"{t.state}, deposit of round {t.deposit_round} made in {t.since}"
-    moved = "" if t.moved is None else f"{t.moved:.3g}"
-    moved = moved if t.moved_mahalanobis is None else f"{moved}, Mahalanobis {t.moved_mahalanobis:.3g}"
-    known = t.verdict is not None and t.expected_error is not None
-    return since, moved, f"{t.verdict}, expected error {t.expected_error:.2g}" if known else ""
+def _left_out(rows: int, most: int | None, of: str) -> None:
+    if most is not None and rows > most:
+        click.echo(f" and {rows - most:,} more {of}: --all lists them, --json has them")
+
+
+def _print_tracked(found: Status) -> None:
+    """The classes with a deposit."""
+    names = {v.vehicle: v.name or v.vehicle for v in found.vehicles}
+    table = _table("tracked", "state", "deposit", "of", "remain", "has moved", "verdict", title=" ")
+    for c in found.classes:
+        if c.tracked is not None:
+            t = c.tracked
+            owners = ", ".join(names.get(v, v) for v in t.owners)
+            moved = t.moved if t.moved_mahalanobis is None else t.moved_mahalanobis
+            verdict = "" if t.verdict is None else f"{t.verdict}, error {t.expected_error:.2g}"
+            deposit = f"round {t.deposit_round}, {t.samples_then} samples"
+            remain = f"{t.remaining}" + (f" and {t.remembered}" if t.remembered else "")
+            _add(table, c.name, t.state, deposit, owners, remain, "" if moved is None else f"{moved:.3g}", verdict)
+    if table.row_count:
+        _show(table)
 
 
 def _table(*columns: str, title: str | None = None) -> Table:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,7 @@ class Reply:
         samples: how many it trained on.
         model: its update; None where it did not train.
         answer: to a report: its statistics as bytes; None otherwise.
+        unknown: how many samples it has of classes that are none of the fleet's, by their names; they are left out.
     """
 
     vehicle: str
@@ -66,6 +67,7 @@ class Reply:
     samples: int = 0
     model: Arrays | None = None
     answer: bytes | None = None
+    unknown: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,16 +77,48 @@ class Failure:
     why: str
 
 
+class Node(NamedTuple):
+    """What a transport knows of a place where a vehicle can be reached.
+
+    Attributes:
+        name: what the operator calls it; empty where nobody has named it.
+        started: when it was started last, in any form that another start changes; empty where that is not known.
+    """
+
+    name: str = ""
+    started: str = ""
+
+
 class Transport(Protocol):
     """Carries questions and replies. A node is where a vehicle can be reached; it is not the vehicle's id."""
 
-    def nodes(self) -> Collection[str]:
+    def nodes(self) -> Mapping[str, Node]:
         """Where vehicles can be reached now."""
         ...
 
     def ask(self, ask: Ask, nodes: Collection[str], seconds: float) -> Iterator[tuple[str, Reply | Failure]]:
         """Send `ask.to(node)` to all `nodes`; what comes back within the time, node by node, as it comes."""
         ...
+
+
+@dataclass
+class Farewells:
+    """Nodes whose vehicle has said goodbye: they are not asked again before they are started again.
+
+    For a while they can still be reached: the goodbye is on its way, the SuperNode is ending.
+    """
+
+    said: dict[str, str] = field(default_factory=dict)
+
+    def say(self, node: str, known: Node | None) -> None:
+        """A vehicle has said goodbye at a node; one whose start is not known may be back at any time."""
+        if known is not None and known.started:
+            self.said[node] = known.started
+
+    def open(self, nodes: Mapping[str, Node]) -> dict[str, Node]:
+        """Those of the nodes that may be asked."""
+        self.said = {n: started for n, started in self.said.items() if n in nodes and nodes[n].started == started}
+        return {n: known for n, known in nodes.items() if n not in self.said}
 
 
 def fingerprint(model: Arrays) -> str:

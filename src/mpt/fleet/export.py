@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -133,7 +134,7 @@ def export(store: Store, kind: str, out: Path) -> Metadata:
         data = _WRITERS[kind](snapshot.deployed(), example, about)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(out, data)
+        write_atomically(out, data, private=True)
     except OSError as error:
         raise FleetError(f"out: {out} cannot be written ({error.strerror})") from None
     return about
@@ -167,7 +168,7 @@ def _snapshot(found: Checkpoint) -> Snapshot:
 
 def _onnx(model: Deployed, example: Tensor, about: Metadata) -> bytes:
     try:
-        exported = torch.export.export(model, (example,), dynamic_shapes=({0: torch.export.Dim("N")},))
+        exported = torch.export.export(model, (example,), dynamic_shapes=({0: torch.export.Dim("batch")},))
     except Exception as error:  # the backbone's code, and torch's many errors about it
         raise _not_exportable(about, str(error).strip().split("\n")[0]) from error
     program = torch.onnx.export(
@@ -180,11 +181,22 @@ def _onnx(model: Deployed, example: Tensor, about: Metadata) -> bytes:
     )
     assert program is not None
     proto = program.model_proto
+    _name_batch(proto)
     for name, value in asdict(about).items():
         entry = proto.metadata_props.add()
         entry.key, entry.value = name, value if isinstance(value, str) else json.dumps(value)
     data: bytes = proto.SerializeToString()
     return data
+
+
+def _name_batch(proto: Any) -> None:
+    """Call the number of images "batch", which torch calls by a number of its own, such as s34."""
+    graph = proto.graph
+    axis = graph.input[0].type.tensor_type.shape.dim[0].dim_param
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param:
+                dim.dim_param = dim.dim_param.replace(axis, "batch")
 
 
 def _torchscript(model: Deployed, example: Tensor, about: Metadata) -> bytes:

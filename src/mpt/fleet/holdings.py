@@ -27,13 +27,17 @@ def shared(dataset: Dataset, vehicle: int, vehicles: int, *, rare: str, remainin
     return samples(dataset.train.take(partition.holdings[vehicle]))
 
 
-def named(held: Samples, dataset: Dataset | Holding, classes: Sequence[str]) -> Samples:
-    """Samples of a dataset, their labels turned into the fleet's by the classes' names."""
-    for name in dataset.classes:
-        if name not in classes:
-            raise FleetError(f"dataset: class {name!r} of {dataset.name} is none of the fleet's, {', '.join(classes)}")
-    numbers = torch.tensor([classes.index(name) for name in dataset.classes])
-    return Samples(held.images, numbers[held.labels])
+def named(held: Samples, dataset: Dataset | Holding, classes: Sequence[str]) -> tuple[Samples, dict[str, int]]:
+    """Samples of a dataset, their labels turned into the fleet's by the classes' names.
+
+    Samples of classes that the fleet does not know are left out; how many of each is the second result.
+    """
+    numbers = torch.tensor([classes.index(name) if name in classes else -1 for name in dataset.classes])
+    labels = numbers[held.labels]
+    there = torch.bincount(held.labels, minlength=len(dataset.classes)).tolist()
+    unknown = {name: n for name, n in zip(dataset.classes, there, strict=True) if n and name not in classes}
+    known = labels >= 0
+    return Samples(held.images[known], labels[known]), unknown
 
 
 def samples(split: Split, *, grey_as_colour: bool = False) -> Samples:

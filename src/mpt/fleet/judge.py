@@ -3,25 +3,28 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from mpt.core import NearestClassMean
-from mpt.data import Split
 from mpt.federation.metrics import confusion_matrix, score
+from mpt.federation.trainings import Samples
 from mpt.fleet.exchange import Arrays
-from mpt.fleet.holdings import samples
 from mpt.fleet.vehicle import load
 from mpt.learning import Classifier, embed
 
 
 def judge(
-    architecture: Classifier, model: Arrays, readout: NearestClassMean | None, test: Split, classes: Sequence[str]
+    architecture: Classifier, model: Arrays, readout: NearestClassMean | None, test: Samples, classes: Sequence[str]
 ) -> dict[str, Any]:
-    """Accuracy and each class's F1; None where there is no readout yet."""
+    """Accuracy and each class's F1; None where there is no readout yet, or no test sample of the class."""
     if readout is None:
-        return {"accuracy": None, "f1": {}}
+        return {"accuracy": None, "f1": dict.fromkeys(classes)}
     load(architecture, model)
-    held = samples(test)
-    features = embed(architecture, held.images).double().cpu().numpy()
-    confusion = confusion_matrix(readout.predict(features), test.labels, len(classes))
-    scores = [score(confusion, number) for number in range(len(classes))]
-    f1 = {name: round(s.rare_f1, 6) for name, s in zip(classes, scores, strict=True)}
+    features, labels = embed(architecture, test.images).double().cpu().numpy(), test.labels.cpu().numpy()
+    confusion = confusion_matrix(readout.predict(features), labels, len(classes))
+    scores, there = (
+        [score(confusion, number) for number in range(len(classes))],
+        np.bincount(labels, minlength=len(classes)),
+    )
+    f1 = {name: round(s.rare_f1, 6) if n else None for name, s, n in zip(classes, scores, there, strict=True)}
     return {"accuracy": round(scores[0].accuracy, 6), "f1": f1}

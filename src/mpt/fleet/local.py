@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from mpt.fleet.exchange import Ask, Failure, Reply
+from mpt.fleet.exchange import Ask, Failure, Node, Reply
 from mpt.fleet.vehicle import Vehicle
 
 Answers = Callable[[Ask], Reply | Failure]
@@ -23,9 +23,9 @@ class LocalTransport:
     away: Callable[[str, int], bool] = lambda node, round: False
     _round: list[int] = field(default_factory=lambda: [0])
 
-    def nodes(self) -> Collection[str]:
+    def nodes(self) -> dict[str, Node]:
         """Those that can be reached."""
-        return [node for node in self.vehicles if not self.away(node, self._round[0])]
+        return {node: Node() for node in self.vehicles if not self.away(node, self._round[0])}
 
     def ask(self, ask: Ask, nodes: Collection[str], seconds: float) -> Iterator[tuple[str, Reply | Failure]]:
         """Every reply at once; whoever raises fails."""

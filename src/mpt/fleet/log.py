@@ -1,7 +1,7 @@
 """Decisions as they are taken: one JSON object a line into a file, one sentence a line for people.
 
-{"time": "2026-11-15T12:00:00.123456+00:00", "round": 7, "event": "suspected", "vehicle": "a", "classes": [2],
- "why": "it did not answer"}
+{"time": "2026-11-15T12:00:00.123456+00:00", "round": 7, "event": "suspected", "vehicle": "1049...",
+ "name": "vehicle-7", "classes": ["truck"], "class_numbers": [2], "why": "it did not answer"}
 """
 
 import json
@@ -30,7 +30,9 @@ def record(decision: Decision, time: datetime) -> dict[str, Any]:
         "round": decision.round,
         "event": decision.what,
         "vehicle": decision.vehicle or None,
-        "classes": list(decision.classes),
+        "name": decision.name or None,
+        "classes": list(decision.class_names or decision.classes),
+        "class_numbers": list(decision.classes),
         "why": decision.why,
     }
 

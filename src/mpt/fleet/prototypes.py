@@ -77,14 +77,14 @@ def current(
         try:
             made_now, by_map = _reconstructed(settings, one, stats, taken.cross.get(c), round, problems)
         except StatisticsError as error:
-            problems += [] if measured else [f"class {c} cannot be reconstructed: {error}"]
+            problems += [] if measured else [f"class {settings.name_of(c)} cannot be reconstructed: {error}"]
             continue
         forecasts[c] = forecast(made_now)
         if not measured:
             silent = remembered(state, known, roster, c)
             if silent is not None:
                 made_now = with_remembered(made_now, stats, silent)
-                problems.append(_said(c, silent, made_now.samples))
+                problems.append(_said(settings.name_of(c), silent, made_now.samples))
             reconstructions[c] = made_now
             if by_map:
                 mapped.add(c)
@@ -92,7 +92,8 @@ def current(
     for c in np.flatnonzero((made < 0) & (state.made >= 0)).tolist():
         if c in departed.tracked or _may_return(state, roster, c):
             prototypes[c], made[c] = state.prototypes[c], state.made[c]
-            problems.append(f"class {c} has no samples in this round, its prototype is that of round {made[c]}")
+            name = settings.name_of(c)
+            problems.append(f"class {name} has no samples in this round, its prototype is that of round {made[c]}")
     covariance = _covariance(settings, stats, problems)
     outward = tuple(c for c in departed.held_out if c in mapped)
     readout = _readout(settings, prototypes, covariance, outward, problems)
@@ -122,7 +123,8 @@ def _reconstructed(
             made = reconstruct(one.deposit, stats, variant="cross", cross=_enough(moments, stats, one.reference))
             check_finite(made.prototype, "prototype")
         except StatisticsError as error:
-            problems.append(f"class {one.departed} is reconstructed as in the variant mpt in this round: {error}")
+            name = settings.name_of(one.departed)
+            problems.append(f"class {name} is reconstructed as in the variant mpt in this round: {error}")
         else:
             return made, True
     made = reconstruct(one.deposit, stats, variant="mpt" if settings.variant == "cross" else settings.variant)
@@ -142,10 +144,10 @@ def _enough(moments: CrossStatistics | None, stats: ClassStatistics, reference: 
     return moments
 
 
-def _said(c: int, silent: Remembered, samples: int) -> str:
+def _said(name: str, silent: Remembered, samples: int) -> str:
     first, last = silent.rounds
     when = f"round {last}" if first == last else f"rounds {first} to {last}"
-    return f"class {c}: {silent.samples} of {samples} remaining samples are remembered from {when}"
+    return f"class {name}: {silent.samples} of {samples} remaining samples are remembered from {when}"
 
 
 def readout_of(state: TrackerState) -> NearestClassMean | None:

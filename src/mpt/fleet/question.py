@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from mpt.core import StatisticsError
 from mpt.core.value import Value
 from mpt.core.wire import Reader, Writer
 from mpt.federation.cross_request import CrossRequest
-from mpt.federation.request import StatisticsRequest
+from mpt.federation.request import StatisticsRequest, enough
 
 _QUESTION, _ANSWER = b"F", b"B"
 _NOTHING: Mapping[int, ArrayLike] = {}
@@ -39,17 +40,26 @@ class Question(Value):
         """The rounds whose global models the earlier features come from: the reference models."""
         return tuple(sorted({request.reference for request in self.cross.values()}))
 
-    def answer(self, features: ArrayLike, labels: ArrayLike, earlier: Mapping[int, ArrayLike] = _NOTHING) -> bytes:
+    def answer(
+        self,
+        features: ArrayLike,
+        labels: ArrayLike,
+        earlier: Mapping[int, ArrayLike] = _NOTHING,
+        *,
+        min_samples: int = 1,
+    ) -> bytes:
         """On a vehicle: the statistics of its samples, and the cross moments that it can make.
 
         Args:
             features: (N, d), the samples under the round's global model.
             labels: (N,).
             earlier: (N, d) by round, the same samples under those of the reference models that the vehicle has.
+            min_samples: classes with fewer samples are left out: a sum over one sample is that sample's feature.
         """
-        statistics = self.statistics.answer(features, labels)
+        told, rows, kept = enough(features, labels, min_samples)
+        statistics = self.statistics.answer(rows, kept)
         moments = {
-            c: request.answer(earlier[request.reference], features, labels)
+            c: request.answer(np.asarray(earlier[request.reference])[told], rows, kept)
             for c, request in sorted(self.cross.items())
             if request.reference in earlier
         }

@@ -8,7 +8,7 @@ A vehicle is known by its id, a string: Flower's node id, say, or a public key.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mpt.fleet.errors import FleetError
@@ -31,6 +31,8 @@ class Decision:
         vehicle: whose doing it is; empty where it is nobody's.
         classes: those concerned.
         why: a sentence without its first capital and its full stop.
+        name: what the vehicle is called, where that is known.
+        class_names: what the classes are called, likewise.
     """
 
     round: int
@@ -38,11 +40,13 @@ class Decision:
     vehicle: str = ""
     classes: tuple[int, ...] = ()
     why: str = ""
+    name: str = ""
+    class_names: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """The decision as one line for a log."""
-        who = f" vehicle {printable(self.vehicle)}" if self.vehicle else ""
-        classes = f" {named(self.classes)}" if self.classes else ""
+        who = f" vehicle {printable(titled(self.vehicle, self.name))}" if self.vehicle else ""
+        classes = f" {printable(named(self.class_names or self.classes))}" if self.classes else ""
         return f"round {self.round}:{who}{classes} {self.what}: {printable(self.why)}"
 
 
@@ -55,12 +59,14 @@ class Member:
         since: the round in which it came into that state.
         seen: the last round in which it answered.
         missed: how many rounds in a row it has not answered since.
+        name: what it is called, where that is known; it is known by its id.
     """
 
     state: State
     since: int
     seen: int
     missed: int = 0
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,11 @@ class Roster:
         member = self.members.get(vehicle)
         return None if member is None else member.state
 
+    def name(self, vehicle: str) -> str:
+        """Of a vehicle; empty where none is known."""
+        member = self.members.get(vehicle)
+        return "" if member is None else member.name
+
 
 def advance(
     roster: Roster,
@@ -87,6 +98,7 @@ def advance(
     *,
     grace: int,
     absent: Mapping[str, str] = _EMPTY,
+    names: Mapping[str, str] = _EMPTY,
 ) -> tuple[Roster, tuple[Decision, ...]]:
     """The roster after a round, and what changed.
 
@@ -97,6 +109,7 @@ def advance(
         leaving: vehicles that announced that they leave; with an answer, this round is their last.
         grace: a vehicle is departed once it has missed more than so many rounds in a row.
         absent: why a vehicle did not answer, where that is known.
+        names: what vehicles are called, where that is known; others keep the name they had.
     """
     if isinstance(leaving, str):
         raise FleetError(f"leaving: {leaving!r}, should be several vehicles, [{leaving!r}]")
@@ -105,16 +118,19 @@ def advance(
     members, decisions = dict(roster.members), list[Decision]()
     for vehicle in sorted({*members, *answered, *leaving}):
         before = members.get(vehicle)
+        name = names.get(vehicle, roster.name(vehicle))
         if vehicle in answered:
             now, changes = _answered(before, round)
         elif before is None or before.state == "departed":
+            if before is not None:
+                members[vehicle] = replace(before, name=name)
             continue
         else:
             now, changes = _missed(before, round, grace, absent.get(vehicle, "it did not answer"))
         if vehicle in leaving:
             now = Member("departed", round, now.seen, now.missed)
             changes = [*(c for c in changes if vehicle in answered), ("departed", "it said that it leaves")]
-        members[vehicle] = now
+        members[vehicle] = replace(now, name=name)
         decisions += [Decision(round, what, vehicle, (), why) for what, why in changes]
     return Roster(members), tuple(decisions)
 
@@ -150,8 +166,13 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
-def named(classes: Collection[int]) -> str:
-    """ "class 3" or "classes 3, 5"."""
+def titled(vehicle: str, name: str) -> str:
+    """A vehicle for people: its name, and its id behind it."""
+    return f"{name} ({vehicle})" if name and name != vehicle else vehicle
+
+
+def named(classes: Collection[int] | Collection[str]) -> str:
+    """ "class 3" or "classes car, truck"."""
     return f"{'class' if len(classes) == 1 else 'classes'} {', '.join(map(str, classes))}"
 
 

@@ -15,18 +15,20 @@ from typing import Any
 import numpy as np
 
 from mpt.fleet.errors import FleetError
-from mpt.fleet.exchange import Arrays, Ask, Failure, Kind, Reply, Transport, fingerprint, nbytes
-from mpt.fleet.roster import Decision, check_id, printable
-from mpt.fleet.store import TRACKER, Store
+from mpt.fleet.exchange import Arrays, Ask, Failure, Farewells, Kind, Node, Reply, Transport, fingerprint, nbytes
+from mpt.fleet.roster import Decision, check_id, printable, titled
+from mpt.fleet.store import SCORES, TRACKER, Store
 from mpt.fleet.tracker import Outcome, Tracker
 from mpt.fleet.vehicle import arrays, tensors
 from mpt.learning import Classifier, LearningError, RunningAverage
 
 Log = Callable[[Collection[Decision]], None]
+Scores = Mapping[str, Any]
+"""Accuracy and each class's F1, as `rounds.jsonl` has them."""
 MOST_SAMPLES = 2**31
 VERSION = "mpt"
 """The release, in a server's key."""
-_KEPT = "model of round "
+_KEPT, _NODES = "model of round ", "nodes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +98,16 @@ class Server:
             differ, which is said: formats have versions of their own.
         kept: the global models that the tracker needs, by round: reference models, and those that may become one.
         nodes: where each vehicle was reached last.
+        names: what nodes are called, where the transport knows.
+        online: the nodes that could be reached last.
+        farewells: where vehicles have said goodbye.
+        unknown: by vehicle, its samples of classes that are none of the fleet's, as it said last.
+        scores: what `record` has found out about the round's readout; kept with the checkpoint.
         resumed: whether it goes on from a checkpoint, so that vehicles may have lost what they kept.
         store: where checkpoints are kept; None: nowhere.
         log: takes decisions.
         record: takes every round that is over, before it is checkpointed: after a crash one may come twice, none never.
+            What it gives is kept with the checkpoint.
     """
 
     architecture: Classifier
@@ -110,9 +118,14 @@ class Server:
     key: Mapping[str, Any] = field(default_factory=dict)
     store: Store | None = None
     log: Log = lambda _: None
-    record: Callable[["Finished"], None] = lambda _: None
+    record: Callable[["Finished"], Scores | None] = lambda _: None
     kept: dict[int, Arrays] = field(default_factory=dict)
     nodes: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    farewells: Farewells = field(default_factory=Farewells)
+    unknown: dict[str, dict[str, int]] = field(default_factory=dict)
+    scores: Scores = field(default_factory=dict)
+    online: Mapping[str, Node] = field(default_factory=dict)
     resumed: bool = False
 
     def resume(self) -> int:
@@ -126,16 +139,17 @@ class Server:
                 f"store: round {found.round} has no {lacking[0]!r}, it is not a server's; give another place"
             )
         there, here = json.loads(found.payload["key"]), json.loads(json.dumps(dict(self.key)))
-        for name in sorted((there.keys() & here.keys()) - {VERSION}):
-            if there[name] != here[name]:
-                raise FleetError(
-                    f"store: it holds a fleet with {name} {there[name]!r}, not {here[name]!r}; "
-                    "give another state folder, or the same settings"
-                )
+        if wrong := differing(there, here):
+            raise FleetError(wrong)
         self.model = unpacked(found.payload["model"])
+        names = self.tracker.settings.class_names
         self.tracker = Tracker.from_bytes(found.payload[TRACKER])
+        if not self.tracker.settings.class_names:
+            settings = replace(self.tracker.settings, class_names=names)
+            self.tracker.state = replace(self.tracker.state, settings=settings)
         parts = {int(n.removeprefix(_KEPT)): part for n, part in found.payload.items() if n.startswith(_KEPT)}
         self.kept = {number: unpacked(part) for number, part in parts.items()}
+        self.nodes = dict(json.loads(found.payload.get(_NODES, b"{}")))
         self._keep(found.round)
         self.resumed = True
         why = "the server goes on after this round, from its checkpoint" + _upgraded(there, here)
@@ -168,7 +182,14 @@ class Server:
         ask = self._question(number, model, nodes)
         report.ask(ask, nodes)
         leaving = train.leaving | report.leaving
-        outcome = self.tracker.close(report.answers, leaving, round=number, rounds=report.rounds)
+        outcome = self.tracker.close(
+            report.answers,
+            leaving,
+            round=number,
+            rounds=report.rounds,
+            absent=self._absent(report, nodes),
+            names={v: self.names[node] for v, node in self.nodes.items() if self.names.get(node)},
+        )
         self.model, self.resumed = model, False
         self._keep(number)
         problems = (*train.problems, *report.problems, *outcome.problems)
@@ -179,10 +200,15 @@ class Server:
         sent = train.sent * nbytes(model) + report.sent * (nbytes(model) + len(ask.request))
         sent += len(ask.wanting) * sum(map(nbytes, ask.models.values()))
         finished = Finished(number, model, outcome, asked, updated, time.monotonic() - start, sent, received)
-        self.record(finished)
+        self.scores = self.record(finished) or {}
         if self.store is not None:
             self.store.save(number, self.checkpoint())
         return finished
+
+    def _absent(self, report: "_Half", asked: Collection[str]) -> dict[str, str]:
+        """Why vehicles did not report, where that is known."""
+        lost = {v: "it could not be reached" for v, node in self.nodes.items() if node not in asked}
+        return lost | {v: report.failed[node] for v, node in self.nodes.items() if node in report.failed}
 
     def _question(self, number: int, model: Arrays, nodes: Collection[str]) -> Ask:
         """What to report; whoever lacks reference models gets them with it, after a restart everybody."""
@@ -216,13 +242,17 @@ class Server:
             "model": packed(self.model),
             TRACKER: self.tracker.to_bytes(),
             "key": json.dumps(dict(self.key)).encode(),
+            SCORES: json.dumps(dict(self.scores)).encode(),
+            _NODES: json.dumps(self.nodes).encode(),
         }
 
     def _reachable(self, number: int, enough: Callable[[set[str]], bool] = lambda _: True) -> set[str]:
-        """The nodes to ask: all, since one that has left may be back. Those that are not `enough` are waited with."""
+        """The nodes to ask: all but those that have said goodbye. Those that are not `enough` are waited with."""
         until = time.monotonic() + self.rules.wait
         while True:
-            asked, over = set(self.transport.nodes()), time.monotonic() > until
+            online = self.farewells.open(self.transport.nodes())
+            self.online, asked, over = online, set(online), time.monotonic() > until
+            self.names |= {node: known.name for node, known in online.items()}
             if len(asked) >= self.rules.least and (over or enough(asked)):
                 return asked
             if over:
@@ -245,6 +275,7 @@ class _Half:
         self.answers: dict[str, bytes] = {}
         self.rounds: dict[str, int] = {}
         self.leaving: set[str] = set()
+        self.failed: dict[str, str] = {}
         self.problems: list[str] = []
         self._reasons: Counter[str] = Counter()
         self._layout = RunningAverage(server.architecture)
@@ -263,11 +294,14 @@ class _Half:
         self.asked |= set(nodes)
         silent, wrong = set(nodes) - self._replied, list[Decision]()
         known = {node: vehicle for vehicle, node in self.server.nodes.items()}
+        names = self.server.names
         self.sent += len(silent)
 
         def failed(node: str, why: str) -> None:
-            self.problems.append(f"{self.kind}: node {node}: {why}")
-            wrong.append(Decision(self.number, "failed", known.get(node, node), (), f"{self.kind}: {why}"))
+            vehicle, name = known.get(node, node), names.get(node, "")
+            self.failed[node] = f"{self.kind}: {why}"
+            self.problems.append(f"{self.kind}: vehicle {titled(vehicle, name)}: {why}")
+            wrong.append(Decision(self.number, "failed", vehicle, (), f"{self.kind}: {why}", name))
 
         for node, reply in self.server.transport.ask(ask, sorted(silent), self.server.rules.deadline):
             silent.discard(node)
@@ -278,12 +312,26 @@ class _Half:
             try:
                 self._take(reply)
                 self.server.nodes[reply.vehicle] = node
+                wrong += self._left_out(reply, node)
+                if reply.leaving:
+                    self.server.farewells.say(node, self.server.online.get(node))
             except (FleetError, LearningError) as error:
-                wrong.append(Decision(self.number, "refused", reply.vehicle, (), f"{self.kind}: {error}"))
+                self.failed[node] = f"its reply was refused ({self.kind}: {error})"
+                why = f"{self.kind}: {error}"
+                wrong.append(Decision(self.number, "refused", reply.vehicle, (), why, names.get(node, "")))
         for node in sorted(silent):
             failed(node, "no reply within the deadline")
-        self._reasons.update(decision.why for decision in wrong)
+        self._reasons.update(decision.why for decision in wrong if decision.what != "left-out")
         self.server.log(wrong)
+
+    def _left_out(self, reply: Reply, node: str) -> list[Decision]:
+        """What a vehicle has of classes that are none of the fleet's, where it did not say so before."""
+        if dict(reply.unknown) == self.server.unknown.get(reply.vehicle, {}):
+            return []
+        self.server.unknown[reply.vehicle] = dict(reply.unknown)
+        counted = ", ".join(f"{name} ({count})" for name, count in sorted(reply.unknown.items()))
+        why = f"samples of classes that the fleet does not know: {counted}" if counted else "no samples any more"
+        return [Decision(self.number, "left-out", reply.vehicle, (), why, self.server.names.get(node, ""))]
 
     @property
     def mostly(self) -> str:
@@ -318,6 +366,17 @@ class _Half:
             assert reply.model is not None
             running.add(tensors(reply.model), reply.samples)
         return arrays(running.state())
+
+
+def differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """Why a server with the one key cannot go on from a checkpoint with the other; empty where it can."""
+    for name in sorted((there.keys() & here.keys()) - {VERSION}):
+        if there[name] != here[name]:
+            return (
+                f"store: it holds a fleet with {name.replace('_', '-')} {there[name]!r}, not {here[name]!r}; "
+                "give another state folder, or the same settings"
+            )
+    return ""
 
 
 def _upgraded(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """What a fleet's operator chooses."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -33,6 +34,7 @@ class Settings:
         watch: classes watched from the first round on, however they are spread.
         ridge: lambda of Eq. (1), see `mpt.deposit`.
         cov_ridge: lambda_Sigma of Eq. (3).
+        class_names: what the classes are called, for sentences; empty: by their numbers.
     """
 
     num_classes: int
@@ -49,6 +51,7 @@ class Settings:
     watch: tuple[int, ...] = ()
     ridge: float = DEFAULT_RIDGE
     cov_ridge: float = DEFAULT_COV_RIDGE
+    class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         try:
@@ -74,6 +77,7 @@ class Settings:
                 "watch": tuple(sorted(check.as_classes(self.watch, "watch", classes))),
                 "ridge": check.as_ridge(self.ridge, "ridge"),
                 "cov_ridge": check.as_ridge(self.cov_ridge, "cov_ridge"),
+                "class_names": _names(self.class_names, classes),
             }
             if len(self.watch) == classes:
                 raise StatisticsError("watch: all classes, should leave at least one as reference class")
@@ -81,6 +85,10 @@ class Settings:
             raise FleetError(str(error)) from None
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+
+    def name_of(self, c: int) -> str:
+        """What a class is called: its name, or its number."""
+        return self.class_names[c] if self.class_names else str(c)
 
     @property
     def release(self) -> float:
@@ -98,6 +106,14 @@ class Settings:
         """`most_watched` as it was resolved."""
         assert self.most_watched is not None
         return self.most_watched
+
+
+def _names(value: object, classes: int) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
+    wrong = [name for name in names if not isinstance(name, str) or not name]
+    if wrong or (names and len(set(names)) != classes) or len(names) not in (0, classes):
+        raise StatisticsError(f"class_names: {names!r}, should be {classes} different names, or none")
+    return names
 
 
 def _share(value: object, name: str, most: float = 1.0) -> float:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -209,7 +209,7 @@ def from_bytes(data: bytes | bytearray | memoryview) -> TrackerState:
 
 def _read(reader: Reader) -> TrackerState:
     about = json.loads(reader.block())
-    settings = Settings(**{**about["settings"], "watch": tuple(about["settings"]["watch"])})
+    settings = Settings(**{name: _value(value) for name, value in about["settings"].items()})
     c, d = settings.num_classes, settings.dim
     rows, frame_rows = about["rows"]
     prototypes = reader.exact(c, d)
@@ -256,9 +256,19 @@ def _read(reader: Reader) -> TrackerState:
         snapshot=snapshot,
         span=span,
         origin=origin,
-        decisions=tuple(Decision(r, what, v, tuple(cs), why) for r, what, v, cs, why in about["decisions"]),
+        decisions=tuple(_decision(*entries) for entries in about["decisions"]),
         problems=tuple(about["problems"]),
     )
+
+
+def _decision(
+    round: int, what: str, vehicle: str, classes: list[int], why: str, name: str = "", names: Sequence[str] = ()
+) -> Decision:
+    return Decision(round, what, vehicle, tuple(classes), why, name, tuple(names))
+
+
+def _value(value: object) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _reports(snapshot: Snapshot) -> list[ClassStatistics]:

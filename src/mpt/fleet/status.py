@@ -1,10 +1,10 @@
 """Where a fleet stands, from the last checkpoint of its server: as plain data, and as Prometheus text."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from mpt.fleet import state as states
 from mpt.fleet.log import stamp
 from mpt.fleet.roster import STATES, State
 from mpt.fleet.state import Tracked, TrackerState
-from mpt.fleet.store import TRACKER, Checkpoint, Store, StoreError
+from mpt.fleet.store import SCORES, TRACKER, Checkpoint, Store, StoreError
+
+_NOTHING: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class VehicleStatus:
         since: the round in which it came into that state.
         seen: the last round in which it answered.
         samples: that it reported last; None once it has departed.
+        name: what it is called, where that is known; else empty.
     """
 
     vehicle: str
@@ -34,6 +37,7 @@ class VehicleStatus:
     since: int
     seen: int
     samples: int | None
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,8 @@ class ClassStatus:
         hangs: whether that is at least the watched share.
         watched_since: the first round whose statistics watch it; None where it is not watched.
         tracked: where it has a deposit.
+        holder_name: what the holder is called, where that is known; else empty.
+        f1: on the server's test samples in the last round; None where it has none of the class.
     """
 
     number: int
@@ -95,6 +101,8 @@ class ClassStatus:
     hangs: bool
     watched_since: int | None
     tracked: TrackedStatus | None
+    holder_name: str = ""
+    f1: float | None = None
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,7 @@ class Status:
         watch_share: from which share on a class hangs on one vehicle.
         vehicles, classes: all that are known.
         problems: of that round, a sentence each.
+        accuracy: on the server's test samples; None where it has none.
     """
 
     round: int
@@ -115,6 +124,7 @@ class Status:
     vehicles: tuple[VehicleStatus, ...]
     classes: tuple[ClassStatus, ...]
     problems: tuple[str, ...]
+    accuracy: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -133,7 +143,8 @@ def read_status(store: Store) -> Status:
     if TRACKER not in checkpoint.payload:
         parts = ", ".join(sorted(checkpoint.payload)) or "nothing"
         raise StoreError(f"store: round {checkpoint.round} has {parts}, should have {TRACKER!r}")
-    return status_of(states.from_bytes(checkpoint.payload[TRACKER]), _names(checkpoint), checkpoint.time)
+    scores = json.loads(checkpoint.payload.get(SCORES, b"{}"))
+    return status_of(states.from_bytes(checkpoint.payload[TRACKER]), _names(checkpoint), checkpoint.time, scores)
 
 
 def _names(checkpoint: Checkpoint) -> tuple[str, ...]:
@@ -142,13 +153,26 @@ def _names(checkpoint: Checkpoint) -> tuple[str, ...]:
     return tuple(map(str, key.get("class_names", ())))
 
 
-def status_of(state: TrackerState, names: Sequence[str] = (), time: float | None = None) -> Status:
-    """The status of a tracker's state; `names` are those of its classes, `time` is its checkpoint's."""
+def status_of(
+    state: TrackerState,
+    names: Sequence[str] = (),
+    time: float | None = None,
+    scores: Mapping[str, Any] = _NOTHING,
+) -> Status:
+    """The status of a tracker's state.
+
+    Args:
+        state: the tracker's.
+        names: of its classes, where its settings have none.
+        time: when it was checkpointed, in seconds since 1970.
+        scores: accuracy and F1 by class, where the server has test samples.
+    """
     when = None if time is None else stamp(datetime.fromtimestamp(time, UTC))
-    known = names if len(names) == state.settings.num_classes else [str(c) for c in range(state.settings.num_classes)]
-    spread, share = state.spread, state.settings.watch_share
+    count = state.settings.num_classes
+    known = names if len(names) == count else [state.settings.name_of(c) for c in range(count)]
+    spread, share, f1 = state.spread, state.settings.watch_share, scores.get("f1", {})
     vehicles = [
-        VehicleStatus(v, m.state, m.since, m.seen, int(state.counts[v].sum()) if v in state.counts else None)
+        VehicleStatus(v, m.state, m.since, m.seen, int(state.counts[v].sum()) if v in state.counts else None, m.name)
         for v, m in sorted(state.roster.members.items(), key=lambda item: (STATES.index(item[1].state), item[0]))
     ]
     classes = [
@@ -161,10 +185,12 @@ def status_of(state: TrackerState, names: Sequence[str] = (), time: float | None
             bool(spread.largest[c] >= share),
             state.watch.since.get(c),
             _tracked(state, state.tracked[c]) if c in state.tracked else None,
+            state.roster.name(spread.holder(c) or ""),
+            f1.get(known[c]),
         )
-        for c in range(state.settings.num_classes)
+        for c in range(count)
     ]
-    return Status(state.round, when, share, tuple(vehicles), tuple(classes), state.problems)
+    return Status(state.round, when, share, tuple(vehicles), tuple(classes), state.problems, scores.get("accuracy"))
 
 
 def _tracked(state: TrackerState, one: Tracked) -> TrackedStatus:
@@ -199,94 +225,3 @@ def _mahalanobis(state: TrackerState, one: Tracked) -> float | None:
         return float(there.distances(state.prototypes[[one.departed]])[0, 0])
     except StatisticsError:
         return None
-
-
-def prometheus(status: Status) -> str:
-    """The status in Prometheus' text format, one gauge after the other."""
-    states_of = [v.state for v in status.vehicles]
-    tracked = [(c, c.tracked) for c in status.classes if c.tracked is not None]
-    moved = [
-        ({"class": c.name, "metric": metric}, distance)
-        for c, t in tracked
-        for metric, distance in (("euclidean", t.moved), ("mahalanobis", t.moved_mahalanobis))
-        if distance is not None
-    ]
-    return "".join(
-        (
-            _gauge("round", "Last finished round.", [({}, status.round)]),
-            _gauge(
-                "last_round_timestamp_seconds",
-                "When the last finished round was checkpointed, in seconds since 1970.",
-                [] if status.time is None else [({}, datetime.fromisoformat(status.time).timestamp())],
-            ),
-            _gauge("vehicles", "Vehicles by state.", [({"state": s}, states_of.count(s)) for s in STATES]),
-            _gauge(
-                "vehicle_since_round",
-                "Round in which a vehicle came into its state.",
-                [({"vehicle": v.vehicle, "state": v.state}, v.since) for v in status.vehicles],
-            ),
-            _gauge(
-                "vehicle_seen_round",
-                "Last round in which a vehicle answered.",
-                [({"vehicle": v.vehicle}, v.seen) for v in status.vehicles],
-            ),
-            _gauge(
-                "class_samples",
-                "Samples of a class on vehicles that have not departed.",
-                [({"class": c.name}, c.samples) for c in status.classes],
-            ),
-            _gauge(
-                "class_largest_share",
-                "Largest share of a class that one vehicle holds.",
-                [({"class": c.name, "vehicle": c.holder}, c.share) for c in status.classes if c.holder is not None],
-            ),
-            _gauge(
-                "class_watched",
-                "Whether a class is watched.",
-                [({"class": c.name}, int(c.watched_since is not None)) for c in status.classes],
-            ),
-            _gauge(
-                "class_deposited_round",
-                "Round in which the deposit of a class was made.",
-                [({"class": c.name, "state": t.state}, t.since) for c, t in tracked],
-            ),
-            _gauge(
-                "class_remaining_samples",
-                "Samples of a tracked class, reported in the last round or remembered of suspected vehicles.",
-                [
-                    ({"class": c.name, "known": known}, samples)
-                    for c, t in tracked
-                    for known, samples in (("reported", t.remaining), ("remembered", t.remembered))
-                ],
-            ),
-            _gauge("prototype_moved", "Distance of a tracked prototype from its deposit.", moved),
-            _gauge(
-                "class_expected_error",
-                "Mahalanobis distance of a tracked prototype from the true one that is to be expected.",
-                [({"class": c.name}, t.expected_error) for c, t in tracked if t.expected_error is not None],
-            ),
-            _gauge(
-                "class_verdict",
-                "Whether that is the verdict on a tracked prototype.",
-                [
-                    ({"class": c.name, "verdict": verdict}, int(t.verdict == verdict))
-                    for c, t in tracked
-                    if t.verdict is not None
-                    for verdict in get_args(Verdict)
-                ],
-            ),
-            _gauge("problems", "Problems in the last finished round.", [({}, len(status.problems))]),
-        )
-    )
-
-
-def _gauge(name: str, text: str, samples: list[tuple[dict[str, Any], float]]) -> str:
-    lines = [f"# HELP mpt_fleet_{name} {text}", f"# TYPE mpt_fleet_{name} gauge"]
-    for labels, value in samples:
-        inside = ",".join(f'{key}="{_escaped(str(label))}"' for key, label in labels.items())
-        lines.append(f"mpt_fleet_{name}{f'{{{inside}}}' if inside else ''} {value!r}")
-    return "\n".join(lines) + "\n"
-
-
-def _escaped(label: str) -> str:
-    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

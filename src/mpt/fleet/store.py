@@ -39,6 +39,8 @@ Say = Callable[[str], None]
 
 TRACKER = "tracker"
 """The part of a payload in which `mpt fleet status` looks for `Tracker.to_bytes()`."""
+SCORES = "scores"
+"""The part that has accuracy and F1 of the last round, as JSON, where the server has test samples."""
 
 
 def _to_stderr(sentence: str) -> None:

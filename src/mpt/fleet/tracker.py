@@ -25,12 +25,13 @@ from mpt.fleet.errors import FleetError
 from mpt.fleet.prototypes import Current, current
 from mpt.fleet.question import Question
 from mpt.fleet.remembered import offsets, still_known
-from mpt.fleet.roster import Decision, Roster, advance
+from mpt.fleet.roster import Decision, Roster, advance, titled
 from mpt.fleet.settings import Settings
 from mpt.fleet.spread import watch_next
 from mpt.fleet.state import Health, TrackerState
 
 _EMPTY: Mapping[str, int] = {}
+_UNNAMED: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +142,8 @@ class Tracker:
         *,
         round: int | None = None,
         rounds: Mapping[str, int] = _EMPTY,
+        absent: Mapping[str, str] = _UNNAMED,
+        names: Mapping[str, str] = _UNNAMED,
     ) -> Outcome:
         """End a round with the answers that came in time.
 
@@ -151,8 +154,10 @@ class Tracker:
             round: the round whose global model the features come from; default: the one after the last.
             rounds: the round that an answer was made for, where the transport knows; others are refused. Without it,
                 late answers are known by the origin, which changes with every round that somebody answered.
+            absent: why a vehicle did not answer, where the transport knows, for the log.
+            names: what vehicles are called, where the transport knows, for the log; they are known by their ids.
         """
-        self.state, outcome = close_round(self.state, answers, leaving, round, rounds)
+        self.state, outcome = close_round(self.state, answers, leaving, round, rounds, absent, names)
         return outcome
 
     def to_bytes(self) -> bytes:
@@ -206,13 +211,21 @@ def close_round(
     leaving: Collection[str] = (),
     round: int | None = None,
     rounds: Mapping[str, int] = _EMPTY,
+    absent: Mapping[str, str] = _UNNAMED,
+    names: Mapping[str, str] = _UNNAMED,
 ) -> tuple[TrackerState, Outcome]:
     """The state after a round, and what came of it; see `Tracker.close`."""
     settings, question = state.settings, question_of(state, round)
     request, taken = question.statistics, take(settings, question, answers, rounds)
-    absent = {vehicle: f"its answer was refused ({why})" for vehicle, why in taken.refused.items()}
+    reasons = {**absent, **{v: f"its answer was refused ({why})" for v, why in taken.refused.items()}}
     roster, moves = advance(
-        state.roster, request.round, taken.counts.keys(), leaving, grace=settings.grace, absent=absent
+        state.roster,
+        request.round,
+        taken.counts.keys(),
+        leaving,
+        grace=settings.grace,
+        absent=reasons,
+        names=names,
     )
     present = state.spread
     refusals = tuple(Decision(request.round, "refused", v, (), why) for v, why in sorted(taken.refused.items()))
@@ -224,7 +237,9 @@ def close_round(
     after = replace(state, counts=counts)
     watch, changes = watch_next(settings, state.watch, after.spread, departed.tracked.keys(), request.round)
     health = _health(now)
-    decisions = (*refusals, *moves, *departed.decisions, *changes, *_verdicts(state, health, request.round))
+    plain = (*refusals, *moves, *departed.decisions, *changes, *_verdicts(state, health, request.round))
+    called = {**{v: m.name for v, m in roster.members.items()}, **names}
+    decisions = tuple(_named(decision, settings, called) for decision in plain)
     after = replace(
         after,
         round=request.round,
@@ -240,9 +255,20 @@ def close_round(
         prototypes=now.prototypes,
         made=now.made,
         decisions=decisions,
-        problems=(*(f"vehicle {d.vehicle}: {d.why}" for d in refusals), *now.problems),
+        problems=(
+            *(f"vehicle {titled(d.vehicle, called.get(d.vehicle, ''))}: {d.why}" for d in refusals),
+            *now.problems,
+        ),
     )
     return _aimed(after, taken), _outcome(after, now, taken)
+
+
+def _named(decision: Decision, settings: Settings, called: Mapping[str, str]) -> Decision:
+    """The decision with the names of its vehicles and classes."""
+    vehicles = [decision.vehicle] if decision.vehicle in called else decision.vehicle.split(", ")
+    name = ", ".join(called.get(v) or v for v in vehicles)
+    classes = tuple(settings.class_names[c] for c in decision.classes) if settings.class_names else ()
+    return replace(decision, name="" if name == decision.vehicle else name, class_names=classes)
 
 
 def _lacking(state: TrackerState, departed: Departures, taken: Taken, roster: Roster) -> dict[str, tuple[int, ...]]:

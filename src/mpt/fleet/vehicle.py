@@ -1,7 +1,7 @@
 """The vehicle's side of a round: train the global model on its own samples, report statistics under the new one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +29,7 @@ class Vehicle:
         seed: with the round and the name, what training draws from.
         min_samples: classes that it has fewer samples of are left out of its reports: a sum over one sample is that
             sample's feature. It trains on them all the same.
+        unknown: how many samples it has beside these, of classes that are none of the fleet's, by their names.
         memory: (n, d) float32, its samples' features by what they were made of, the latest last: under the models of
             the last two reports, one of which may become a reference model, and under the reference models.
     """
@@ -39,27 +40,27 @@ class Vehicle:
     settings: Settings
     seed: int = 0
     min_samples: int = 1
+    unknown: Mapping[str, int] = field(default_factory=dict)
     memory: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
     def answer(self, ask: Ask, *, leaving: bool = False) -> Reply:
         """What it replies. A vehicle that leaves does not train any more; it still reports."""
+        reply = Reply(self.name, ask.round, leaving, unknown=self.unknown)
         if ask.kind == "report":
-            return Reply(self.name, ask.round, leaving, answer=self._report(ask))
-        if leaving:
-            return Reply(self.name, ask.round, leaving)
-        return self._train(ask)
+            return replace(reply, answer=self._report(ask))
+        return reply if leaving else self._train(ask, reply)
 
-    def _train(self, ask: Ask) -> Reply:
+    def _train(self, ask: Ask, reply: Reply) -> Reply:
         kept = self.samples
         for label in ask.held_out:
             kept = kept.without(label)
         if not len(kept.labels):
-            return Reply(self.name, ask.round)
+            return reply
         model = channels_last(self.model) if kept.images.device.type == "cpu" else self.model
         load(model, ask.model)
         drawn = generator(self.seed, "training", ask.round, self.name)
         train(model, kept.images, kept.labels, self.settings, generator=drawn)
-        return Reply(self.name, ask.round, samples=len(kept.labels), model=arrays(model.state_dict()))
+        return replace(reply, samples=len(kept.labels), model=arrays(model.state_dict()))
 
     def _report(self, ask: Ask) -> bytes:
         question = Question.from_bytes(ask.request)
@@ -69,10 +70,7 @@ class Vehicle:
         features = self._embed(ask.model)
         if ask.keep:
             self._remember(ask.model, features)
-        labels = self.samples.labels.cpu().numpy()
-        told = np.bincount(labels)[labels] >= self.min_samples
-        before = {number: rows[told] for number, rows in earlier.items()}
-        return question.answer(features[told], labels[told], before)
+        return question.answer(features, self.samples.labels.cpu().numpy(), earlier, min_samples=self.min_samples)
 
     def _recall(self, ask: Ask) -> dict[int, NDArray[np.float32]]:
         """By round, the samples' features under the reference models; others but the latest are forgotten."""

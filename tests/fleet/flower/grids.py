@@ -5,6 +5,7 @@ import pytest
 pytest.importorskip("flwr", reason="the extra fleet is not installed")
 
 from flwr.app import Context, Error, Message, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
@@ -16,18 +17,30 @@ def identified(monkeypatch):
 
 
 class DirectGrid(Grid):
-    """Nodes 10, 11, ... are partitions 0, 1, ...; those in `away` do not answer, those in `offline` are not there."""
+    """Nodes 10, 11, ... are partitions 0, 1, ...; those in `away` do not answer, those in `offline` are not there.
 
-    def __init__(self, app, partitions, node_config=None):
+    Node 10 was registered as "vehicle-0"; `started` has what Flower says of its last start.
+    """
+
+    def __init__(self, app, partitions, node_config=None, run_config=None):
         self.app, self.replies, self.sent = app, {}, []
         self.away, self.offline = set(), set()
         self.contexts = {
-            10 + p: Context(1, 10 + p, {"partition-id": p, **(node_config or {}).get(p, {})}, RecordDict(), {})
+            10 + p: Context(
+                1, 10 + p, {"partition-id": p, **(node_config or {}).get(p, {})}, RecordDict(), dict(run_config or {})
+            )
             for p in range(partitions)
         }
+        self.started = dict.fromkeys(self.contexts, "2026-11-16T10:00:00")
 
     def get_node_ids(self):
         return [node for node in self.contexts if node not in self.offline]
+
+    def get_nodes(self):
+        return [
+            NodeInfo(node_id=node, name=f"vehicle-{node - 10}", last_activated_at=self.started[node])
+            for node in self.get_node_ids()
+        ]
 
     def push_messages(self, messages):
         pushed = []

@@ -46,7 +46,7 @@ def test_whole_numbers_are_numbers():
 def test_classes_may_be_given_in_place_of_a_dataset():
     ready = prepare(AppConfig(classes="car, truck", image_size=28, channels=1))
     assert ready.classes == ("car", "truck")
-    assert ready.dataset is None
+    assert ready.test is None
     assert (ready.model.in_channels, ready.model.image_size) == (1, 28)
     with pytest.raises(FleetError, match="image-size is 0"):
         prepare(AppConfig(classes="car, truck"))

@@ -74,8 +74,8 @@ def test_a_fleet_that_much_happens_to(tmp_path):
             "v0": "",
             "v1": "",
             "v2": "",
-            "v3": 'spoils="nan"',
-            "v4": 'spoils="shape"',
+            "v3": 'spoils="nan" own-settings="spoils"',
+            "v4": 'spoils="shape" own-settings="spoils"',
             OWNER: "",
         }.items():
             story.start(name, more)
@@ -95,9 +95,13 @@ def test_a_fleet_that_much_happens_to(tmp_path):
         LeaveFile(leave_path(net.key(OWNER))).ask()
         story.wait(lambda: story.decided("departed", "it said that it leaves"))
         owner = story.decided("departed")[0]["vehicle"]
-        assert [d["classes"] for d in story.decided("deposited")] == [[TRUCK]]
+        assert [(d["name"], d["classes"], d["class_numbers"]) for d in story.decided("deposited")] == [
+            (OWNER, ["truck"], [TRUCK])
+        ]
         assert net.processes[OWNER].wait(60) == 0
         assert "left: the server was told" in net.log(OWNER)
+        story.wait(lambda: story.rounds[-1] > story.decided("departed")[0]["round"])
+        assert not [d for d in story.decided("failed") if d["vehicle"] == owner]
 
         net.stop("v2", signal.SIGKILL)
         story.wait(lambda: story.decided("suspected"))
@@ -122,7 +126,7 @@ def test_a_fleet_that_much_happens_to(tmp_path):
         assert sorted(set(story.rounds)) == list(range(1, before + 3))
         status = read_status(open_store(story.state))
         states = {v.vehicle: v.state for v in status.vehicles}
-        assert len(states) == VEHICLES - 1
+        assert {v.name for v in status.vehicles} == {"v0", "v1", "v2", "v3", OWNER}
         assert states[owner] == "departed"
         assert [state for vehicle, state in states.items() if vehicle != owner] == ["present"] * 4
         assert status.classes[TRUCK].tracked is not None

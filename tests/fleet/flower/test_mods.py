@@ -82,6 +82,27 @@ def test_by_what_a_vehicle_calls_itself(place, name):
     assert read(answer_statistics(embed)(question()[1], context(**place))).vehicle == name
 
 
+def test_classes_with_too_few_samples_are_not_reported():
+    """`min-samples` in the node config protects in an app of one's own too, and the app may ask for more."""
+    request, message = question()
+    labels = np.array([0] * 5 + [1] * 4 + [2] * 3)
+
+    def few(arrays, context):
+        return ROWS, labels
+
+    def counts(answer, **place):
+        return request.read(read(answer(message, context(**place))).answer).counts.tolist()
+
+    assert counts(answer_statistics(few)) == [5, 4, 3]
+    assert counts(answer_statistics(few), **{"min-samples": 4}) == [5, 4, 0]
+    assert counts(answer_statistics(few, min_samples=5), **{"min-samples": 4, "camera": 1}) == [5, 0, 0]
+    mod = statistics_mod(few, min_samples=5)
+    assert counts(lambda *given: mod(*given, None)) == [5, 0, 0]
+    for wrong in ("five", 0, 1.5):
+        with pytest.raises(FleetError, match=r"node config: min-samples = .*, should be a whole number"):
+            counts(answer_statistics(few), **{"min-samples": wrong})
+
+
 def test_a_vehicle_that_leaves_says_so(tmp_path):
     leave = LeaveFile(tmp_path / "leave")
     place = {"leave-file": str(leave.path)}

@@ -21,6 +21,33 @@ def test_the_readme_shows_every_added_line():
     assert shown == there
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_vehicle_that_leaves_later_is_not_lost_to_a_dead_unit(seed, monkeypatch, capsys):
+    """`-c "num-server-rounds=8 leaves-after=4"`: by then some of the network's ReLU units are dead."""
+    for package in ("torch", "sklearn", "flwr"):
+        pytest.importorskip(package, reason="the extra fleet is not installed")
+    import torch
+    from flwr.app import Context, RecordDict
+
+    from tests.fleet.flower.grids import DirectGrid, identified
+
+    identified(monkeypatch)
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "quickstart"]:
+        monkeypatch.delitem(sys.modules, name)
+    from quickstart import client_app, server_app
+
+    torch.manual_seed(seed)
+    config = {"num-server-rounds": 8, "leaves-after": 4, "local-epochs": 1}
+    grid = DirectGrid(client_app.app, 4, {p: {"num-partitions": 4} for p in range(4)}, config)
+    server_app.app(grid, Context(1, 1, {}, RecordDict(), config))
+    said = capsys.readouterr().err
+    assert "round 5: vehicle vehicle-0 (10) class 9 departed: error 0: this vehicle has left; 1 round missed" in said
+    assert "round 5: vehicle vehicle-0 (10) class 9 deposited: made from" in said
+    assert "class 9 held-out" in said
+    assert "lost: " not in said
+
+
 @pytest.mark.slow
 def test_a_simulation_on_ray_in_which_a_vehicle_leaves(tmp_path):
     for package in ("torch", "sklearn", "flwr", "ray"):
@@ -29,7 +56,7 @@ def test_a_simulation_on_ray_in_which_a_vehicle_leaves(tmp_path):
     command = [sys.executable, EXAMPLE / "simulate.py"]
     done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=tmp_path, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert len(re.findall(r"mpt: round 2: vehicle \d+ class 9 (departed|deposited|held-out)", done.stderr)) == 3
+    assert len(re.findall(r"mpt: round 2: vehicle .* class 9 (departed|deposited|held-out)", done.stderr)) == 3
     last = done.stderr.split("[ROUND 3/3]")[1].split("MetricRecord: ")[2].splitlines()[0]
     scores = {name: float(value) for name, value in re.findall(r"'([\w-]+)': ([\d.e+-]+)", last)}
     assert (scores["mpt-answered"], scores["mpt-class-9-remaining"]) == (3, 6)

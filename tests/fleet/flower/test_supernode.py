@@ -172,6 +172,13 @@ def test_the_supernode_is_told_where_to_look(key, tmp_path):
     command = made.command()
     assert command[command.index("--node-config") + 1] == f'partition-id=0 leave-file="{leave_path(key)}"'
     assert "--insecure" not in command
+    own = SuperNode(superlink="a:1", key=key, node_config='dataset="folder:/data" min-samples=5').command()
+    kept = key.with_name(f"{key.name}.images")
+    assert own[own.index("--node-config") + 1] == (
+        f'dataset="folder:/data" min-samples=5 leave-file="{leave_path(key)}" images-file="{kept}"'
+    )
+    elsewhere = SuperNode(superlink="a:1", key=key, node_config='dataset="road"', images_path=tmp_path / "kept")
+    assert f'images-file="{tmp_path / "kept"}"' in elsewhere.command()[-1]
     assert "--insecure" in SuperNode(superlink="a:1", key=key).command()
 
 
@@ -189,11 +196,22 @@ def test_what_is_missing_is_said(key, tmp_path):
         (["--superlink", "a:1"], "root-certificates: should be given; --insecure does without"),
         (["--superlink", "a:1", "--insecure", "--key", "none"], "key: none is no file"),
         (["leave", "--key", "none"], "key: none is no file"),
+        (["--node-config", "min_samples=5000"], "node config: unknown key 'min_samples', should it be 'min-samples'?"),
+        (["--node-config", 'datset="folder:/data"'], "node config: unknown key 'datset', should it be 'dataset'?"),
+        (["--node-config", 'min-samples="five"'], "node config: min-samples = 'five', should be a whole number"),
+        (["--node-config", "dataset=folder:/data"], "node config: dataset = folder:/data, should be a number"),
+        (["--node-config", "camera=1"], "node config: unknown key 'camera', known are dataset"),
     ],
 )
-def test_the_command_says_what_is_wrong(arguments, said):
+def test_the_command_says_what_is_wrong(arguments, said, tmp_path):
+    (tmp_path / "key").write_text("a key")
+    where = ["--superlink", "a:1", "--insecure", "--key", str(tmp_path / "key")] if "--node-config" in arguments else []
     done = subprocess.run(
-        [sys.executable, "-m", "mpt", "vehicle", *arguments], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "mpt", "vehicle", *where, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 2
     assert said in done.stderr

@@ -96,7 +96,11 @@ def test_under_a_strategy_it_tracks_what_the_tracker_alone_tracks(tmp_path):
     assert numbers[6]["mpt-class-2-moved"] == pytest.approx(np.linalg.norm(step))
     status = read_status(open_store(tmp_path))
     assert status.round == 6
-    assert status.problems == ("node 10: no reply within the deadline",)
+    assert status.problems == ("node vehicle-0 (10): no reply within the deadline",)
+    failed = [d for d in logged if d.what == "failed"]
+    assert {(d.vehicle, d.name, d.why) for d in failed} == {("10", "vehicle-0", "no reply within the deadline")}
+    (suspected,) = [d for d in logged if d.what == "suspected"]
+    assert (suspected.name, suspected.why) == ("vehicle-0", "no reply within the deadline")
 
 
 def test_nothing_is_asked_before_the_first_round():
@@ -117,7 +121,7 @@ def test_a_tracker_of_an_earlier_run_goes_on(capsys):
     assert np.array_equal(tracking.outcome.prototypes, expected(3, 6, grace=1)[1].prototypes)
     grid.offline.clear()
     tracking(2, model(7))
-    assert re.search("mpt: round 7: vehicle 10 .*returned", capsys.readouterr().err)
+    assert re.search(r"mpt: round 7: vehicle vehicle-0 \(10\) .*returned", capsys.readouterr().err)
     assert tracking.train_config[HELD_OUT] == []
 
 
@@ -159,7 +163,8 @@ def test_what_goes_wrong_is_said_and_harms_only_its_vehicle():
     outcome = ask_statistics(grid, server, model(1), deadline=0.01)
     assert outcome.answered == ("10",)
     assert whats(outcome, "11") == ["refused"]
-    assert [p.partition(":")[0] for p in outcome.problems] == ["node 12", "node 13", "vehicle 11"]
+    said = [p.partition(":")[0] for p in outcome.problems]
+    assert said == ["node vehicle-2 (12)", "node vehicle-3 (13)", "vehicle vehicle-1 (11)"]
     assert server.state.problems == outcome.problems
 
 
@@ -169,9 +174,43 @@ def test_two_nodes_with_one_id_and_an_id_that_is_none():
     grid.contexts[11].node_config["partition-id"] = 0
     outcome = ask_statistics(grid, server, model(1), ids="partition")
     assert outcome.answered == ("0", "2", "3")
-    assert outcome.problems == ("node 11: a second reply of vehicle 0",)
+    assert outcome.problems == ("node vehicle-1 (11): a second reply of vehicle 0",)
     del grid.contexts[12].node_config["partition-id"]
     grid.contexts[12].node_config["name"] = "x" * 2000
     user.embed = lambda *_: (np.zeros((1, D)), [C - 1])
     said = ask_statistics(grid, server, model(2), ids="partition").problems
-    assert any(problem.startswith("node 12: vehicle: 'xxx") for problem in said)
+    assert any(problem.startswith("node vehicle-2 (12): vehicle: 'xxx") for problem in said)
+
+
+def test_who_has_said_goodbye_is_not_asked_before_it_is_started_again(tmp_path):
+    leave = tmp_path / "leave"
+    leave.write_text("stays\n")
+    grid = App().grid(node_config={0: {"leave-file": str(leave)}})
+    tracking = Tracking(grid, tracker(), deadline=0.01)
+    tracking(1, model(1))
+    tracking(2, model(2))
+    leave.write_text("asked\n")
+    tracking(3, model(3))
+    assert whats(tracking.outcome, "10") == ["departed", "deposited", "held-out"]
+    grid.away.add(10)  # its SuperNode is ending: Flower still has it online, and it would not answer
+    before = len(grid.sent)
+    tracking(4, model(4))
+    assert {message.metadata.dst_node_id for message in grid.sent[before:]} == {11, 12, 13}
+    assert tracking.outcome.problems == ()
+    leave.write_text("stays\n")
+    grid.away.clear()
+    grid.started[10] = "2026-11-16T11:00:00"
+    tracking(5, model(5))
+    assert "returned" in whats(tracking.outcome, "10")
+
+
+def test_a_vehicle_that_is_not_there_could_not_be_reached():
+    grid, logged = App().grid(), []
+    tracking = Tracking(grid, tracker(class_names=["car", "van", "truck", "bus", "bike", "tram"]), log=logged.extend)
+    tracking(1, model(1))
+    tracking(2, model(2))
+    grid.offline.add(10)
+    tracking(3, model(3))
+    (suspected,) = [d for d in logged if d.what == "suspected"]
+    line = "round 3: vehicle vehicle-0 (10) class truck suspected: it could not be reached"
+    assert str(suspected) == line

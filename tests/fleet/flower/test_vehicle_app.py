@@ -10,9 +10,13 @@ import torch
 from PIL import Image
 
 from mpt.data import load
+from mpt.federation.request import StatisticsRequest
 from mpt.fleet import FleetError
+from mpt.fleet.exchange import Ask
 from mpt.fleet.flower.config import AppConfig
-from mpt.fleet.flower.vehicle_app import min_samples, vehicle_of
+from mpt.fleet.flower.vehicle_app import vehicle_of
+from mpt.fleet.node import NodeConfig
+from mpt.fleet.vehicle import arrays
 
 
 def test_a_vehicle_of_one_class_and_train_alone(tmp_path):
@@ -23,13 +27,26 @@ def test_a_vehicle_of_one_class_and_train_alone(tmp_path):
         Image.fromarray(np.full((40, 30, 3), i, np.uint8)).save(folder / f"{i}.png")
     (folder / "2.png").write_bytes((folder / "1.png").read_bytes()[:50])
     config = AppConfig(classes="car,van,truck", image_size=28)
-    vehicle = vehicle_of(config, None, None, f"folder:{tmp_path}", "anna")
+    vehicle = vehicle_of(config, NodeConfig(dataset=f"folder:{tmp_path}", name="anna"))
     assert vehicle.samples.labels.tolist() == [2, 2]
     assert vehicle.samples.images.shape == (2, 3, 28, 28)
     assert vehicle.samples.images.amax((1, 2, 3)).tolist() == [0, 1]
     assert vehicle.model.head.weight.shape[0] == 3
     with pytest.raises(FleetError, match="classes is empty, should name the fleet's"):
-        vehicle_of(AppConfig(image_size=28), None, None, f"folder:{tmp_path}", "anna")
+        vehicle_of(AppConfig(image_size=28), NodeConfig(dataset=f"folder:{tmp_path}"))
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (NodeConfig(), "should have a dataset, or partition-id and num-partitions"),
+        (NodeConfig(partition_id=1), "num-partitions is missing, should be given with the other of the two"),
+        (NodeConfig(dataset="road", num_partitions=4), "partition-id is missing"),
+    ],
+)
+def test_a_vehicle_needs_samples(node, message):
+    with pytest.raises(FleetError, match=f"node config: {message}"):
+        vehicle_of(AppConfig(classes="car,van", image_size=28), node)
 
 
 def test_grey_images_are_colour_in_a_fleet_of_colour(tmp_path):
@@ -38,7 +55,7 @@ def test_grey_images_are_colour_in_a_fleet_of_colour(tmp_path):
     Image.fromarray(np.arange(900, dtype=np.uint8).reshape(30, 30)).save(folder / "0.png")
     for channels in (1, 3):
         config = AppConfig(classes="car,van", image_size=30, channels=channels)
-        vehicle = vehicle_of(config, None, None, f"folder:{tmp_path}", "anna")
+        vehicle = vehicle_of(config, NodeConfig(dataset=f"folder:{tmp_path}", name="anna"))
         assert vehicle.model.in_channels == vehicle.samples.images.shape[1] == channels
         assert (vehicle.samples.images == vehicle.samples.images[:, :1]).all()
 
@@ -48,16 +65,50 @@ def test_shared_labels_follow_the_names_in_whatever_order_the_fleet_has_them():
     turned = road[::-1]
     given = {"dataset": "road?train=20&test=2", "image_size": 28, "rare": "truck", "remaining": 0.1}
     for partition in (0, 1):
-        plain = vehicle_of(AppConfig(**given), partition, 2, None, None).samples
-        other = vehicle_of(AppConfig(**given, classes=",".join(turned)), partition, 2, None, None).samples
+        node = NodeConfig(partition_id=partition, num_partitions=2)
+        plain = vehicle_of(AppConfig(**given), node).samples
+        other = vehicle_of(AppConfig(**given, classes=",".join(turned)), node).samples
         assert torch.equal(plain.images, other.images)
         assert [turned[label] for label in other.labels] == [road[label] for label in plain.labels]
-    with pytest.raises(FleetError, match=f"class '{road[0]}' of .* is none of the fleet's, {road[1]}"):
-        vehicle_of(AppConfig(**given, classes=",".join(road[1:])), 0, 2, None, None)
+    fewer = vehicle_of(AppConfig(**given, classes=",".join(road[1:])), NodeConfig(partition_id=0, num_partitions=2))
+    whole = vehicle_of(AppConfig(**given), NodeConfig(partition_id=0, num_partitions=2))
+    assert fewer.unknown == {road[0]: int((whole.samples.labels == 0).sum())}
+    assert len(fewer.samples.labels) == int((whole.samples.labels > 0).sum())
 
 
-def test_min_samples_is_the_vehicles_own_and_a_number():
-    assert (min_samples({}), min_samples({"min-samples": 5})) == (1, 5)
-    for wrong in (0, "5", 1.5):
-        with pytest.raises(FleetError, match=r"node config: min-samples = .*, should be a whole number of at least 1"):
-            min_samples({"min-samples": wrong})
+def test_a_folder_that_the_fleet_does_not_know_is_left_out(tmp_path):
+    for name in ("truck", "lorry"):
+        folder = tmp_path / "train" / name
+        folder.mkdir(parents=True)
+        Image.fromarray(np.full((40, 30, 3), 9, np.uint8)).save(folder / "0.png")
+    vehicle = vehicle_of(AppConfig(classes="car,truck", image_size=28), NodeConfig(dataset=f"folder:{tmp_path}"))
+    assert vehicle.samples.labels.tolist() == [1]
+    assert vehicle.unknown == {"lorry": 1}
+
+
+def test_a_vehicle_without_any_class_of_the_fleet_reports_nothing(tmp_path):
+    folder = tmp_path / "train" / "lorry"
+    folder.mkdir(parents=True)
+    Image.fromarray(np.full((40, 30, 3), 9, np.uint8)).save(folder / "0.png")
+    vehicle = vehicle_of(AppConfig(classes="car,truck", image_size=28), NodeConfig(dataset=f"folder:{tmp_path}"))
+    model = arrays(vehicle.model.state_dict())
+    assert vehicle.answer(Ask("train", 1, model)).model is None
+    request = StatisticsRequest(1, 2)
+    reply = vehicle.answer(Ask("report", 1, model, request=request.to_bytes()))
+    assert request.read(reply.answer).counts.tolist() == [0, 0]
+    assert reply.unknown == {"lorry": 1}
+
+
+def test_images_are_decoded_once_and_kept_beside_the_key(tmp_path, monkeypatch):
+    folder = tmp_path / "train" / "truck"
+    folder.mkdir(parents=True)
+    Image.fromarray(np.full((400, 300, 3), 7, np.uint8)).save(folder / "0.png")
+    config = AppConfig(classes="car,truck", image_size=28)
+    node = NodeConfig(dataset=f"folder:{tmp_path}", images_file=tmp_path / "vehicle.key.images")
+    first = vehicle_of(config, node).samples
+    assert (node.images_file.stat().st_mode & 0o777) == 0o600
+    vehicle_of.cache_clear()  # as in the process of the next message
+    monkeypatch.setattr("mpt.data.folder.pixels", None)
+    second = vehicle_of(config, node).samples
+    assert torch.equal(first.images, second.images)
+    assert torch.equal(first.labels, second.labels)

@@ -23,8 +23,11 @@ def run(
     key: _Key = Path("vehicle.key"),
     root_certificates: Annotated[Path | None, typer.Option(help="to check the SuperLink's certificate with")] = None,
     port: Annotated[int, typer.Option(help="of the vehicle's own runtime API, on loopback")] = 9094,
-    node_config: Annotated[str, typer.Option(help="for the app: 'dataset=\"folder:/data\"'")] = "",
+    node_config: Annotated[str, typer.Option(help="for the app: 'dataset=\"folder:/data\" min-samples=5'")] = "",
     leave_file: _LeaveFile = None,
+    images_file: Annotated[
+        Path | None, typer.Option(help="where its decoded images are kept between messages (default: KEY.images)")
+    ] = None,
     leave_timeout: Annotated[float, typer.Option(help="seconds to wait for a message to say goodbye to")] = 600.0,
     insecure: Annotated[bool, typer.Option("--insecure", help="without TLS: for tests on one machine")] = False,
 ) -> None:
@@ -44,6 +47,7 @@ def run(
         port=port,
         node_config=node_config,
         leave_path=leave_file,
+        images_path=images_file,
         leave_timeout=leave_timeout,
     )
     try:

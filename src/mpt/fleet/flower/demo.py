@@ -75,14 +75,15 @@ def as_round(line: dict[str, Any]) -> str:
     tracked = f", tracked: {tracked_classes(line)}" if line["tracked"] else ""
     return (
         f"round {line['round']}: {line['updated']} updates, {line['answered']} reports, {line['seconds']:.0f} s, "
-        f"F1 of truck {line['f1'].get('truck', 0):.3f}{tracked}"
+        f"F1 of truck {line['f1'].get('truck') or 0:.3f}{tracked}"
     )
 
 
 def as_decision(line: dict[str, Any]) -> str:
     """A decision in a line."""
-    vehicle = f" vehicle …{line['vehicle'][-4:]}" if line["vehicle"] else ""
-    return f"  round {line['round']}:{vehicle} {line['event']}: {line['why']}"
+    vehicle = f" {line['name'] or line['vehicle']}" if line["vehicle"] else ""
+    classes = f" {', '.join(map(str, line['classes']))}" if line["classes"] else ""
+    return f"  round {line['round']}:{vehicle}{classes} {line['event']}: {line['why']}"
 
 
 def say(sentence: str) -> None:

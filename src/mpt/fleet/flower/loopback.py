@@ -16,7 +16,7 @@ from typing import IO, Any
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from mpt.fleet.errors import FleetError
 
@@ -202,7 +202,10 @@ def make_key(path: Path) -> None:
 
 
 def make_certificates(folder: Path) -> None:
-    """`ca.crt`, and `server.pem` and `server.key` signed with it, for localhost and 127.0.0.1."""
+    """`ca.crt`, and `server.pem` and `server.key` signed with it, for localhost and 127.0.0.1.
+
+    They have what `deploy/certificates.sh` gives them: `openssl verify -x509_strict` takes them.
+    """
     now = datetime.datetime.now(datetime.UTC)
     authority, server = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "MPT fleet CA")])
@@ -210,16 +213,37 @@ def make_certificates(folder: Path) -> None:
     def certificate(name: x509.Name, key: Any, *extensions: x509.ExtensionType) -> bytes:
         made = x509.CertificateBuilder().subject_name(name).issuer_name(issuer).public_key(key.public_key())
         made = made.serial_number(x509.random_serial_number()).not_valid_before(now).not_valid_after(now + _YEAR)
-        for extension in extensions:
-            made = made.add_extension(extension, critical=False)
+        for extension in (*extensions, x509.SubjectKeyIdentifier.from_public_key(key.public_key())):
+            critical = isinstance(extension, x509.BasicConstraints | x509.KeyUsage)
+            made = made.add_extension(extension, critical=critical)
         return made.sign(authority, hashes.SHA384()).public_bytes(serialization.Encoding.PEM)
 
-    (folder / "ca.crt").write_bytes(certificate(issuer, authority, x509.BasicConstraints(ca=True, path_length=0)))
-    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    (folder / "server.pem").write_bytes(certificate(subject, server, x509.SubjectAlternativeName(names)))
+    signs = _key_usage(key_cert_sign=True, crl_sign=True)
+    ca = certificate(issuer, authority, x509.BasicConstraints(ca=True, path_length=0), signs)
+    (folder / "ca.crt").write_bytes(ca)
+    pem = certificate(
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "MPT fleet server")]),
+        server,
+        x509.BasicConstraints(ca=False, path_length=None),
+        _key_usage(digital_signature=True),
+        x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]),
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()),
+        x509.SubjectAlternativeName(
+            [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))],
+        ),
+    )
+    (folder / "server.pem").write_bytes(pem)
     form, none = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     _private(folder / "server.key", server.private_bytes(serialization.Encoding.PEM, form, none))
+
+
+def _key_usage(**granted: bool) -> x509.KeyUsage:
+    """What is named and nothing else."""
+    uses = (
+        "digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+        "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
+    )  # fmt: skip
+    return x509.KeyUsage(**{use: granted.get(use, False) for use in uses})
 
 
 def _private(path: Path, data: bytes) -> None:

@@ -15,6 +15,7 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 from numpy.typing import ArrayLike
 
 from mpt.federation.request import StatisticsRequest
+from mpt.fleet import node
 from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Reply
 from mpt.fleet.flower.records import MODEL, TYPES, read_ask, reply_content
@@ -27,25 +28,29 @@ HELD_OUT = "mpt-held-out"
 """The entry of a training message's configuration that lists the held-out classes."""
 
 
-def answer_statistics(embed: Embed) -> ClientAppCallable:
+def answer_statistics(embed: Embed, *, min_samples: int = 1) -> ClientAppCallable:
     """A function for `app.query("class_stats")`.
 
-    A vehicle that `mpt vehicle leave` was called for (`leave-file` in its node config) says so with its answer.
+    A vehicle that `mpt vehicle leave` was called for (`leave-file` in its node config) says so with its answer. Classes
+    that it has fewer samples of than `min_samples`, or than `min-samples` in its node config, are left out of it.
 
     Args:
         embed: gives features and labels of the vehicle's samples, held-out classes and all, under the global model in
             evaluation mode. Only their statistics leave the vehicle.
+        min_samples: a class needs so many on a vehicle to be reported; a vehicle's node config may ask for more.
     """
 
     def answer(message: Message, context: Context) -> Message:
         ask = read_ask(message.content, "report")
         record = message.content[MODEL]
         assert isinstance(record, ArrayRecord)
-        features, labels = embed(record, context)
         place = context.node_config
+        told = max(min_samples, node.min_samples(place))
+        features, labels = embed(record, context)
         leave = LeaveFile(Path(str(place["leave-file"]))) if "leave-file" in place else None
         leaving = leave is not None and leave.asked
-        statistics = StatisticsRequest.from_bytes(ask.request).answer(features, labels)
+        request = StatisticsRequest.from_bytes(ask.request)
+        statistics = request.answer(features, labels, min_samples=told)
         vehicle = str(place.get("partition-id", place.get("name", context.node_id)))
         if leave is not None and leaving:
             leave.answered()
@@ -54,13 +59,13 @@ def answer_statistics(embed: Embed) -> ClientAppCallable:
     return answer
 
 
-def statistics_mod(embed: Embed) -> Mod:
+def statistics_mod(embed: Embed, *, min_samples: int = 1) -> Mod:
     """The same as a mod, which passes every other message on.
 
     Flower applies the mods of an app without `client_fn` only to message types that it has a function for; there use
     `app.query("class_stats")(answer_statistics(embed))`.
     """
-    answer = answer_statistics(embed)
+    answer = answer_statistics(embed, min_samples=min_samples)
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         if message.metadata.message_type == TYPES["report"]:

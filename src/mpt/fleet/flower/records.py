@@ -8,10 +8,13 @@ from numpy.typing import NDArray
 
 from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Arrays, Ask, Reply
+from mpt.fleet.roster import printable
 
 MODEL, ASK, REPLY, REFERENCE, FEATURES = "model", "mpt.ask", "mpt.reply", "mpt.reference.", "mpt.features"
 TYPES = {"train": "train", "report": "query.class_stats"}
 """Flower's message types."""
+MOST_UNKNOWN, LONGEST_NAME = 20, 200
+"""Of the classes that are left out on a vehicle, so many are said."""
 _HEADER = 1024
 """Bytes that a .npy header may add to an array's data."""
 
@@ -68,6 +71,9 @@ def reply_content(reply: Reply) -> RecordDict:
     }
     if reply.answer is not None:
         config["answer"] = reply.answer
+    if reply.unknown:
+        most = sorted(reply.unknown.items(), key=lambda item: -item[1])[:MOST_UNKNOWN]
+        config |= {"unknown": [name[:LONGEST_NAME] for name, _ in most], "unknown-samples": [n for _, n in most]}
     content = RecordDict({REPLY: ConfigRecord(config)})
     if reply.model is not None:
         content[MODEL] = array_record(reply.model)
@@ -102,7 +108,8 @@ def read_reply(content: RecordDict, like: Arrays, largest_answer: int, vehicle: 
     if not isinstance(leaving, bool):
         raise FleetError(f"leaving: {leaving!r}, should be true or false")
     model = _update(_model(content), like) if MODEL in content else None
-    return Reply(name, _integer(config, "round"), leaving, _integer(config, "samples"), model, answer)
+    unknown = _unknown(config)
+    return Reply(name, _integer(config, "round"), leaving, _integer(config, "samples"), model, answer, unknown)
 
 
 def array_record(model: Arrays) -> ArrayRecord:
@@ -135,6 +142,18 @@ def _update(record: ArrayRecord, like: Arrays) -> dict[str, NDArray[Any]]:
             )
         update[name] = array
     return update
+
+
+def _unknown(config: ConfigRecord) -> dict[str, int]:
+    """The classes that are left out on a vehicle, and their samples."""
+    names, samples = config.get("unknown", []), config.get("unknown-samples", [])
+    if not isinstance(names, list) or not isinstance(samples, list) or len(names) != len(samples):
+        raise FleetError("unknown: should be as many names as numbers of samples")
+    for name, number in zip(names, samples, strict=True):
+        fits = isinstance(name, str) and 0 < len(name) <= LONGEST_NAME
+        if not fits or not isinstance(number, int) or isinstance(number, bool) or len(names) > MOST_UNKNOWN:
+            raise FleetError(f"unknown: should be at most {MOST_UNKNOWN} names of classes with their samples")
+    return {printable(str(name)): int(str(number)) for name, number in zip(names, samples, strict=True)}
 
 
 def _config(content: RecordDict, name: str) -> ConfigRecord:

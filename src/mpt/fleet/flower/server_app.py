@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +12,22 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 import mpt
-from mpt.data import Dataset
+from mpt.data import hold_test
 from mpt.federation.files import TakenError, alone, private_folder
+from mpt.federation.trainings import Samples
 from mpt.fleet.errors import FleetError
-from mpt.fleet.flower.config import AppConfig, names
+from mpt.fleet.flower.config import AppConfig, dashed, names
 from mpt.fleet.flower.transport import FlowerTransport
-from mpt.fleet.holdings import loaded
+from mpt.fleet.holdings import loaded, named, samples
 from mpt.fleet.judge import judge
 from mpt.fleet.log import DecisionLog, append, now, stamp
-from mpt.fleet.server import VERSION, Finished, Server
-from mpt.fleet.settings import Settings
+from mpt.fleet.server import VERSION, Finished, Scores, Server
 from mpt.fleet.store import SqliteStore, open_store
 from mpt.fleet.tracker import Tracker
 from mpt.fleet.vehicle import arrays
 from mpt.learning import Classifier, build
 
-_RESULT_KEYS = ("num_rounds", "state", "deadline", "quorum", "least", "wait", "tries", "events", "fail")
+_MAY_CHANGE = ("num_rounds", "state", "deadline", "quorum", "least", "wait", "tries", "events", "fail", "test")
 """What may differ between a run and the one that goes on with it."""
 
 
@@ -42,7 +42,7 @@ def server_app(after: Callable[[Finished], None] | None = None, **defaults: Any)
 
     @made.main()
     def main(grid: Grid, context: Context) -> None:
-        serve(AppConfig.of({**defaults, **context.run_config}), grid, after)
+        serve(AppConfig.of({**dashed(defaults), **context.run_config}), grid, after)
 
     return made
 
@@ -61,18 +61,21 @@ def serve(config: AppConfig, grid: Grid, after: Callable[[Finished], None] | Non
 
 def _serve(config: AppConfig, grid: Grid, folder: Path | None, after: Callable[[Finished], None] | None) -> None:
     ready = prepare(config)
+    for name, count in sorted(ready.left_out.items()):
+        _say(f"test: {count} samples of {name!r} are left out, which is none of the fleet's classes")
 
-    def record(finished: Finished) -> None:
+    def record(finished: Finished) -> Scores:
         line = summary(finished, ready)
-        print("mpt: " + sentence(line, config), file=sys.stderr, flush=True)
+        _say(sentence(line, config))
         if folder is not None:
             append(folder / "rounds.jsonl", json.dumps(line) + "\n")
+        return {name: line[name] for name in ("accuracy", "f1") if name in line}
 
     server = server_of(config, ready, grid)
     server.record = record
     server.resume()
     if server.tracker.round >= config.num_rounds:
-        print(f"mpt: round {server.tracker.round} of {config.num_rounds} is done already", file=sys.stderr)
+        _say(f"round {server.tracker.round} of {config.num_rounds} is done already")
     for finished in server.rounds(config.num_rounds):
         if after is not None:
             after(finished)
@@ -85,12 +88,14 @@ class Ready:
     Attributes:
         classes: the fleet's.
         model: fresh.
-        dataset: with test samples to evaluate on; None where `classes` were given.
+        test: samples to evaluate on; None where the server has none.
+        left_out: how many test samples there are of classes that are none of the fleet's, by their names.
     """
 
     classes: tuple[str, ...]
     model: Classifier
-    dataset: Dataset | None
+    test: Samples | None
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 def prepare(config: AppConfig) -> Ready:
@@ -101,41 +106,48 @@ def prepare(config: AppConfig) -> Ready:
         classes, (_, size, channels) = dataset.classes, dataset.image_shape
     elif not size:
         raise FleetError("config: image-size is 0, should be given where classes are")
+    unknown = [name for name in names(config.watch) if name not in classes]
+    if unknown:
+        raise FleetError(f"config: watch names {unknown[0]!r}, should be of {', '.join(classes)}")
     model = build(config.backbone, num_classes=len(classes), in_channels=channels, image_size=size, seed=config.seed)
-    return Ready(classes, model, dataset)
+    if config.test:
+        return Ready(classes, model, *_test(config.test, classes, size, channels))
+    return Ready(classes, model, None if dataset is None else samples(dataset.test))
+
+
+def _test(spec: str, classes: tuple[str, ...], size: int, channels: int) -> tuple[Samples, dict[str, int]]:
+    """The server's test samples, their classes matched by name, and what of them is left out."""
+    data = hold_test(spec, image_size=size)
+    known, unknown = named(samples(data.train, grey_as_colour=channels == 3), data, classes)
+    if not len(known.labels):
+        raise FleetError(f"test: {spec} has no samples of the fleet's classes, {', '.join(classes)}")
+    if known.images.shape[1] != channels:
+        raise FleetError(f"test: {spec} has images of {known.images.shape[1]} channels, should be {channels}")
+    return known, unknown
 
 
 def server_of(config: AppConfig, ready: Ready, grid: Grid) -> Server:
     """The server over a grid."""
-    unknown = [name for name in names(config.watch) if name not in ready.classes]
-    if unknown:
-        raise FleetError(f"config: watch names {unknown[0]!r}, should be of {', '.join(ready.classes)}")
-    tracker = Tracker(
-        Settings(
-            num_classes=len(ready.classes),
-            dim=ready.model.dim,
-            variant=config.variant,  # type: ignore[arg-type]
-            grace=config.grace,
-            watch_share=config.watch_share,
-            watch=tuple(ready.classes.index(name) for name in names(config.watch)),
-            ridge=config.ridge,
-            cov_ridge=config.cov_ridge,
-        )
-    )
+    tracker = Tracker(config.tracker(ready.classes, ready.model.dim))
     folder = folder_of(config)
     log = DecisionLog(None if folder is None else folder / "decisions.jsonl")
-    key = {name: value for name, value in asdict(config).items() if name not in _RESULT_KEYS}
-    built = {"in_channels": ready.model.in_channels, "image_size_used": ready.model.image_size}
     return Server(
         ready.model,
         arrays(ready.model.state_dict()),
         tracker,
-        FlowerTransport(grid, config.vehicle_ids),  # type: ignore[arg-type]
+        FlowerTransport(grid, config.vehicle_ids, restarts=not config.events),  # type: ignore[arg-type]
         config.rules,
-        {**key, **built, VERSION: mpt.__version__, "class_names": list(ready.classes)},
+        key_of(config, ready),
         open_store(config.state) if config.state else None,
         log.write,
     )
+
+
+def key_of(config: AppConfig, ready: Ready) -> dict[str, Any]:
+    """What a checkpoint must agree in, to be gone on from."""
+    key = {name: value for name, value in asdict(config).items() if name not in _MAY_CHANGE}
+    built = {"in_channels": ready.model.in_channels, "image_size_used": ready.model.image_size}
+    return {**key, **built, VERSION: mpt.__version__, "class_names": list(ready.classes)}
 
 
 def folder_of(config: AppConfig) -> Path | None:
@@ -171,8 +183,8 @@ def summary(finished: Finished, ready: Ready) -> dict[str, Any]:
             if made.verdict is not None
         },
     }
-    if ready.dataset is not None:
-        record |= judge(ready.model, finished.model, finished.outcome.readout, ready.dataset.test, ready.classes)
+    if ready.test is not None:
+        record |= judge(ready.model, finished.model, finished.outcome.readout, ready.test, ready.classes)
     return record
 
 
@@ -191,14 +203,18 @@ def sentence(record: dict[str, Any], config: AppConfig) -> str:
     """The same for people."""
     scores = ""
     if record.get("accuracy") is not None:
-        scores = f", accuracy {record['accuracy']:.3f}"
-        if config.rare in record["f1"]:
-            scores += f", F1 of {config.rare} {record['f1'][config.rare]:.3f}"
+        shown = record["tracked"] or [config.rare]
+        f1 = {name: record["f1"][name] for name in shown if record["f1"].get(name) is not None}
+        scores = f", accuracy {record['accuracy']:.3f}" + "".join(f", F1 of {c} {value:.3f}" for c, value in f1.items())
     tracked = f", tracked: {tracked_classes(record)}" if record["tracked"] else ""
     return (
         f"round {record['round']} of {config.num_rounds}: {record['updated']} of {record['asked']} updates, "
         f"{record['answered']} reports, {record['seconds']:.1f} s{scores}{tracked}"
     )
+
+
+def _say(sentence: str) -> None:
+    print(f"mpt: {sentence}", file=sys.stderr, flush=True)
 
 
 app = server_app()

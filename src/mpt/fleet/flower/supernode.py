@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from flwr.common.config import parse_config_args
-
 from mpt.data import DataError, hold, load
 from mpt.data.encoded import SMALLEST_SIDE
 from mpt.federation.files import TakenError, alone
 from mpt.fleet.errors import FleetError
+from mpt.fleet.flower.given import given
 from mpt.fleet.leave import LeaveFile
+from mpt.fleet.node import NodeConfig
 
 PAUSE = 0.2
 PR_SET_PDEATHSIG = 1
@@ -40,6 +40,7 @@ class SuperNode:
         port: of the vehicle's own runtime API, on loopback.
         node_config: for the app: `dataset="folder:/data"`, or `partition-id=0 num-partitions=4`.
         leave_path: the file by which it is told to leave; None: KEY.leave. The vehicle's user writes to its folder.
+        images_path: the file in which its decoded images are kept between messages; None: KEY.images.
         leave_timeout: seconds to wait for the next message once the vehicle is to leave.
         sent_after: seconds that a reply has to reach the SuperLink before the SuperNode is stopped.
     """
@@ -50,6 +51,7 @@ class SuperNode:
     port: int = 9094
     node_config: str = ""
     leave_path: Path | None = None
+    images_path: Path | None = None
     leave_timeout: float = 600.0
     sent_after: float = 5.0
 
@@ -57,6 +59,11 @@ class SuperNode:
     def leave_file(self) -> LeaveFile:
         """Where it is told to leave."""
         return LeaveFile(self.leave_path or leave_path(self.key))
+
+    @property
+    def settings(self) -> NodeConfig:
+        """The node config, checked."""
+        return NodeConfig.of(given([self.node_config], "node config"))
 
     def command(self) -> list[str]:
         """The SuperNode's."""
@@ -69,34 +76,42 @@ class SuperNode:
         secure = (
             ["--insecure"] if self.root_certificates is None else ["--root-certificates", str(self.root_certificates)]
         )
-        config = f"{self.node_config} leave-file={_quoted(str(self.leave_file.path.resolve()))}".strip()
+        settings, config = self.settings, self.node_config
+        if settings.leave_file is None:
+            config += f" leave-file={_quoted(self.leave_file.path)}"
+        if settings.images_file is None and settings.dataset is not None and settings.partition_id is None:
+            config += f" images-file={_quoted(self.images_path or beside(self.key, 'images'))}"
         return [
             str(Path(sys.executable).with_name("flower-supernode")),
             *secure,
             *("--superlink", self.superlink),
             *("--host", "127.0.0.1", "--port", str(self.port)),
             *("--auth-supernode-private-key", str(self.key)),
-            *("--node-config", config),
+            *("--node-config", config.strip()),
         ]
+
+
+def beside(key: Path, what: str) -> Path:
+    """A file of the vehicle with this key, where nothing else is said: KEY.leave, KEY.images."""
+    return key.with_name(f"{key.name}.{what}")
 
 
 def leave_path(key: Path) -> Path:
     """Where the leave file of the vehicle with this key is if nothing else is said."""
-    return key.with_name(key.name + ".leave")
+    return beside(key, "leave")
 
 
-def try_dataset(node_config: str) -> None:
+def try_dataset(settings: NodeConfig) -> None:
     """Load the dataset that the node config names, if it does, with small images, and say what there is.
 
     Raises:
         FleetError: it cannot be loaded; it could not in any round either.
     """
-    config = parse_config_args([node_config])
-    if "dataset" not in config:
+    if settings.dataset is None:
         return
-    spec = str(config["dataset"])
+    spec = settings.dataset
     try:
-        data = (load if "partition-id" in config else hold)(spec, image_size=SMALLEST_SIDE, say=_say)
+        data = (hold if settings.partition_id is None else load)(spec, image_size=SMALLEST_SIDE, say=_say)
     except DataError as error:
         raise FleetError(f"node-config: {error}") from error
     except OSError as error:
@@ -129,7 +144,7 @@ def runs(key: Path) -> bool:
 
 def _keep(node: SuperNode, command: Sequence[str]) -> int:
     signals: list[int] = []
-    try_dataset(node.node_config)
+    try_dataset(node.settings)
     try:
         node.leave_file.stays()
     except OSError as error:
@@ -213,10 +228,13 @@ def _say(sentence: str) -> None:
 
 
 def _environment() -> dict[str, str]:
-    return {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", **os.environ}
+    """With the folder of Python first in PATH: a SuperNode starts Flower's other programs by their names."""
+    path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), os.environ.get("PATH"))))
+    return {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", **os.environ, "PATH": path}
 
 
-def _quoted(text: str) -> str:
+def _quoted(path: Path) -> str:
+    text = str(path.resolve())
     if '"' in text or "\\" in text:
         raise FleetError(f"key: {shlex.quote(text)} has a quote or a backslash in its path, should not")
     return f'"{text}"'

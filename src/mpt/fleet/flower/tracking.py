@@ -7,7 +7,7 @@
 `mpt.fleet.flower.mods` is the vehicle's side. Neither needs torch.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,12 +15,12 @@ from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp import Grid
 
 from mpt.fleet.errors import FleetError
-from mpt.fleet.exchange import Ask, Failure, Reply
+from mpt.fleet.exchange import Ask, Failure, Farewells, Node, Reply
 from mpt.fleet.flower.mods import HELD_OUT
 from mpt.fleet.flower.records import arrays_of
 from mpt.fleet.flower.transport import FlowerTransport, Ids
 from mpt.fleet.log import DecisionLog
-from mpt.fleet.roster import Decision, check_id
+from mpt.fleet.roster import Decision, check_id, titled
 from mpt.fleet.state import TrackerState
 from mpt.fleet.store import TRACKER, Store, refuse_if_ahead
 from mpt.fleet.tracker import Outcome, Tracker
@@ -37,6 +37,7 @@ def ask_statistics(
     deadline: float = 600.0,
     round: int | None = None,
     ids: Ids = "node",
+    farewells: Farewells | None = None,
 ) -> Outcome:
     """Ask every vehicle for its statistics under the new global model, and close the round in the tracker.
 
@@ -47,10 +48,11 @@ def ask_statistics(
         deadline: seconds that vehicles have; whoever has not answered then did not.
         round: default: the one after the tracker's last.
         ids: by what vehicles are known; see `FlowerTransport`.
+        farewells: who has said goodbye in earlier calls; they are not asked before their node is started again.
     """
     if tracker.settings.variant == "cross":
         raise FleetError("variant: 'cross', should be 'mpt' or 'lite' here: reference models are not sent")
-    request, transport = tracker.request(round), FlowerTransport(grid, ids)
+    request, transport = tracker.request(round), FlowerTransport(grid, ids, restarts=ids == "node")
     ask = Ask(
         "report",
         request.round,
@@ -58,32 +60,70 @@ def ask_statistics(
         request=request.to_bytes(),
         largest_answer=tracker.largest_answer,
     )
-    nodes = sorted(transport.nodes())
-    silent, replies, problems = set(nodes), dict[str, Reply](), list[str]()
-    for node, reply in transport.ask(ask, nodes, deadline):
-        silent.discard(node)
+    gone = Farewells() if farewells is None else farewells
+    online = gone.open(transport.nodes())
+    heard = _Heard(online, set(online))
+    for node, reply in transport.ask(ask, sorted(online), deadline):
+        heard.take(node, reply)
+        if isinstance(reply, Reply) and reply.leaving:
+            gone.say(node, online[node])
+    for node in sorted(heard.silent):
+        heard.fail(node, "no reply within the deadline")
+    known = {v: "it could not be reached" for v in tracker.roster.having("present", "suspected") if v not in online}
+    outcome = tracker.close(
+        {vehicle: reply.answer for vehicle, reply in heard.replies.items() if reply.answer is not None},
+        {vehicle for vehicle, reply in heard.replies.items() if reply.leaving},
+        round=request.round,
+        rounds={vehicle: reply.round for vehicle, reply in heard.replies.items()},
+        absent={**known, **heard.failed} if ids == "node" else {},
+        names={vehicle: online[node].name for vehicle, node in heard.nodes.items() if online[node].name},
+    )
+    wrong = tuple(
+        Decision(request.round, "failed", node, (), why, online[node].name)
+        for node, why in sorted(heard.failed.items())
+    )
+    said = (*(f"node {titled(d.vehicle, d.name)}: {d.why}" for d in wrong), *outcome.problems)
+    tracker.state = replace(tracker.state, problems=said)
+    return replace(outcome, problems=said, decisions=(*wrong, *outcome.decisions))
+
+
+@dataclass
+class _Heard:
+    """What has come back in a round.
+
+    Attributes:
+        online: the nodes that were asked.
+        silent: those that have not replied yet.
+        replies: by vehicle.
+        nodes: where each vehicle replied from.
+        failed: why there is no reply, by node.
+    """
+
+    online: Mapping[str, Node]
+    silent: set[str]
+    replies: dict[str, Reply] = field(default_factory=dict)
+    nodes: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def take(self, node: str, reply: Reply | Failure) -> None:
+        """One that has come."""
+        self.silent.discard(node)
         if isinstance(reply, Failure):
-            problems.append(f"node {node}: {reply.why}")
-            continue
+            self.fail(node, reply.why)
+            return
         try:
             check_id(reply.vehicle)
         except FleetError as error:
-            problems.append(f"node {node}: {error}")
-            continue
-        if reply.vehicle in replies:
-            problems.append(f"node {node}: a second reply of vehicle {reply.vehicle}")
-            continue
-        replies[reply.vehicle] = reply
-    problems += [f"node {node}: no reply within the deadline" for node in sorted(silent)]
-    outcome = tracker.close(
-        {vehicle: reply.answer for vehicle, reply in replies.items() if reply.answer is not None},
-        {vehicle for vehicle, reply in replies.items() if reply.leaving},
-        round=request.round,
-        rounds={vehicle: reply.round for vehicle, reply in replies.items()},
-    )
-    said = (*problems, *outcome.problems)
-    tracker.state = replace(tracker.state, problems=said)
-    return replace(outcome, problems=said)
+            self.fail(node, str(error))
+            return
+        if reply.vehicle in self.replies:
+            self.fail(node, f"a second reply of vehicle {reply.vehicle}")
+            return
+        self.replies[reply.vehicle], self.nodes[reply.vehicle] = reply, node
+
+    def fail(self, node: str, why: str) -> None:
+        """There is none from a node, and why."""
+        self.failed[node] = why
 
 
 @dataclass
@@ -99,6 +139,7 @@ class Tracking:
         log: takes decisions; default: a sentence each on standard error.
         store: where the tracker is kept after every round, for `mpt fleet status` and to go on from; None: nowhere. One
             that is ahead of the tracker is refused.
+        farewells: who has said goodbye; they are not asked again before their node is started again.
         train_config: give it to `start`: it tells vehicles which classes not to train on, `mods.held_out(message)`.
         outcome: of the last round.
     """
@@ -110,6 +151,7 @@ class Tracking:
     ids: Ids = "node"
     log: Callable[[Collection[Decision]], None] = field(default_factory=lambda: DecisionLog().write)
     store: Store | None = None
+    farewells: Farewells = field(default_factory=Farewells)
     train_config: ConfigRecord = field(default_factory=ConfigRecord)
     outcome: Outcome | None = None
 
@@ -124,7 +166,9 @@ class Tracking:
         The tracker counts rounds itself, so that one of an earlier run goes on.
         """
         if server_round > 0:
-            self.outcome = ask_statistics(self.grid, self.tracker, arrays, deadline=self.deadline, ids=self.ids)
+            self.outcome = ask_statistics(
+                self.grid, self.tracker, arrays, deadline=self.deadline, ids=self.ids, farewells=self.farewells
+            )
             self.log(self.outcome.decisions)
             self.train_config[HELD_OUT] = list(self.tracker.held_out)
             if self.store is not None:

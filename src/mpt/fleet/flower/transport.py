@@ -9,7 +9,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from mpt.fleet.errors import FleetError
-from mpt.fleet.exchange import Ask, Failure, Reply
+from mpt.fleet.exchange import Ask, Failure, Node, Reply
 from mpt.fleet.flower.records import TYPES, ask_content, read_reply
 
 Ids = Literal["node", "partition"]
@@ -23,16 +23,19 @@ class FlowerTransport:
         grid: Flower's.
         ids: by what a vehicle is known: "node", Flower's node id, which belongs to the vehicle's key where nodes are
             authenticated; or "partition", what the vehicle says, for simulations, whose node ids change with every run.
+        restarts: whether a vehicle that has left comes back as a node that was started again; simulated ones run on.
         pause: seconds between two looks for replies.
     """
 
     grid: Grid
     ids: Ids = "node"
+    restarts: bool = True
     pause: float = 0.2
 
-    def nodes(self) -> Collection[str]:
-        """Flower's nodes that are online."""
-        return [str(node) for node in self.grid.get_node_ids()]
+    def nodes(self) -> dict[str, Node]:
+        """Flower's nodes that are online, by the names they were registered with."""
+        online = {str(info.node_id): info for info in self.grid.get_nodes()}
+        return {n: Node(info.name, info.last_activated_at if self.restarts else "") for n, info in online.items()}
 
     def ask(self, ask: Ask, nodes: Collection[str], seconds: float) -> Iterator[tuple[str, Reply | Failure]]:
         """Push to all, pull until all have replied or the time is over. A reply is known by the question's id."""

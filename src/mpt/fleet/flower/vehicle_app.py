@@ -3,20 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
 from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
-from mpt.data import Dataset, Holding, hold
+from mpt.data import Dataset, Holding, hold, hold_kept
 from mpt.federation.scenario import left_after, parse_events, present
 from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Ask
-from mpt.fleet.flower.config import AppConfig
+from mpt.fleet.flower.config import AppConfig, dashed
 from mpt.fleet.flower.records import FEATURES, absence, array_record, arrays_of, read_ask, reply_content
 from mpt.fleet.holdings import loaded, named, samples, shared
 from mpt.fleet.leave import LeaveFile
+from mpt.fleet.node import NodeConfig
 from mpt.fleet.vehicle import Vehicle
 from mpt.learning import build, numpy_generator
 
@@ -38,30 +38,21 @@ def vehicle_app(**defaults: Any) -> ClientApp:
 
 def answer(message: Message, context: Context, kind: str, defaults: Mapping[str, Any]) -> Message:
     """The reply to a question of either kind."""
-    config = AppConfig.of({**defaults, **context.run_config})
-    place = tuple(context.node_config.get(key) for key in ("partition-id", "num-partitions", "dataset", "name"))
-    vehicle = vehicle_of(config, *place)
+    config, node = AppConfig.of({**dashed(defaults), **context.run_config}), NodeConfig.of(context.node_config)
+    vehicle = vehicle_of(config, node)
     ask = read_ask(message.content, kind)
-    leave = LeaveFile(Path(str(context.node_config["leave-file"]))) if "leave-file" in context.node_config else None
+    leave = None if node.leave_file is None else LeaveFile(node.leave_file)
     plays = _role(config, vehicle, ask)
     if plays == "absent":
         return Message(absence(), reply_to=message)
     leaving = plays == "leaving" or (leave is not None and leave.asked)
-    vehicle = replace(vehicle, memory=_memory(context), min_samples=min_samples(context.node_config))
+    vehicle = replace(vehicle, memory=_memory(context))
     reply = vehicle.answer(ask, leaving=leaving)
     if ask.keep:
         context.state[FEATURES] = array_record(vehicle.memory)
     if leave is not None and leaving:
         leave.answered()
     return Message(reply_content(reply), reply_to=message)
-
-
-def min_samples(node_config: Mapping[str, Any]) -> int:
-    """Of how many samples a class has to be for the vehicle to report on it."""
-    given = node_config.get("min-samples", 1)
-    if not isinstance(given, int) or given < 1:
-        raise FleetError(f"node config: min-samples = {given!r}, should be a whole number of at least 1")
-    return given
 
 
 def _memory(context: Context) -> dict[str, Any]:
@@ -71,27 +62,37 @@ def _memory(context: Context) -> dict[str, Any]:
 
 
 @cache
-def vehicle_of(config: AppConfig, partition: object, partitions: object, dataset: object, name: object) -> Vehicle:
+def vehicle_of(config: AppConfig, node: NodeConfig) -> Vehicle:
     """The vehicle, from the run's configuration and its own."""
-    if dataset is None and not (isinstance(partition, int) and isinstance(partitions, int)):
-        raise FleetError("node config: should have a dataset, or partition-id and num-partitions")
     data: Dataset | Holding
-    if isinstance(partition, int) and isinstance(partitions, int):
-        data = loaded(str(dataset or config.dataset), image_size=config.image_size, per_class=config.per_class)
-        held = shared(data, partition, partitions, rare=config.rare, remaining=config.remaining, seed=config.seed)
+    if node.partition_id is not None and node.num_partitions is not None:
+        data = loaded(node.dataset or config.dataset, image_size=config.image_size, per_class=config.per_class)
+        held = shared(
+            data, node.partition_id, node.num_partitions, rare=config.rare, remaining=config.remaining, seed=config.seed
+        )
     else:
-        if not config.class_names:
-            raise FleetError(
-                "config: classes is empty, should name the fleet's where vehicles have datasets of their own"
-            )
-        data = hold(str(dataset), image_size=config.image_size or None, per_class=config.per_class or None)
+        data = _own(config, node)
         held = samples(data.train, grey_as_colour=config.channels == 3)
     classes = config.class_names or data.classes
     _, channels, size, _ = held.images.shape
     model = build(config.backbone, num_classes=len(classes), in_channels=channels, image_size=size, seed=config.seed)
-    return Vehicle(
-        str(name if partition is None else partition), model, named(held, data, classes), config.training, config.seed
-    )
+    known, unknown = named(held, data, classes)
+    return Vehicle(node.vehicle, model, known, config.training, config.seed, node.min_samples, unknown)
+
+
+def _own(config: AppConfig, node: NodeConfig) -> Holding:
+    """A vehicle's own samples; decoded once where there is a file to keep them in."""
+    if node.partition_id is not None or node.num_partitions is not None:
+        lacking = "num-partitions" if node.num_partitions is None else "partition-id"
+        raise FleetError(f"node config: {lacking} is missing, should be given with the other of the two")
+    if node.dataset is None:
+        raise FleetError("node config: should have a dataset, or partition-id and num-partitions")
+    if not config.class_names:
+        raise FleetError("config: classes is empty, should name the fleet's where vehicles have datasets of their own")
+    size, most = config.image_size or None, config.per_class or None
+    if node.images_file is None:
+        return hold(node.dataset, image_size=size, per_class=most)
+    return hold_kept(node.dataset, path=node.images_file, image_size=size, per_class=most)
 
 
 def _role(config: AppConfig, vehicle: Vehicle, ask: Ask) -> Literal["present", "absent", "leaving"]:

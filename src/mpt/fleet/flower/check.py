@@ -1,0 +1,159 @@
+"""`mpt fleet check`: what `flwr run` would do with these settings, before anything is started."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mpt.data import DataError, hold_test
+from mpt.data.encoded import SMALLEST_SIDE
+from mpt.federation.files import TakenError, alone
+from mpt.federation.scenario import PlanError, parse_events
+from mpt.fleet.errors import FleetError
+from mpt.fleet.exchange import nbytes
+from mpt.fleet.flower.config import AppConfig, examined, names
+from mpt.fleet.flower.given import given
+from mpt.fleet.flower.server_app import Ready, key_of, prepare
+from mpt.fleet.server import differing
+from mpt.fleet.store import SqliteStore, open_store
+from mpt.fleet.vehicle import arrays
+from mpt.learning import LearningError
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found.
+
+    Attributes:
+        problems: why the run would fail, a sentence each; none: it can be started.
+        notes: what it would do, a sentence each.
+    """
+
+    problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def check(texts: Sequence[str]) -> Checked:
+    """Hold settings, as after `flwr run -c`, against everything that can be known on this machine.
+
+    The model is built, the data that the server needs are loaded, and the state is looked at, without changing it. All
+    that is wrong is said at once; where a setting is wrong the others are still looked at.
+    """
+    try:
+        chosen, problems = examined(given(texts, "config"))
+    except FleetError as error:
+        return Checked((str(error),))
+    config = AppConfig(**chosen)
+    parts = (_scenario, _prepared, _kept) if not problems else (_scenario, _prepared, _place)
+    found, notes = list(problems), list[str]()
+    for part in (*parts, _test_set):
+        try:
+            if part is not _test_set or found:
+                notes += part(_mended(config) if problems else config)
+        except (FleetError, LearningError, DataError, PlanError) as error:
+            found.append(str(error).removeprefix("config: "))
+    return Checked(tuple(dict.fromkeys(found)), () if found else tuple(notes))
+
+
+def _mended(config: AppConfig) -> AppConfig:
+    """Without what is wrong with settings beside each other, which has been said."""
+    classes = tuple(dict.fromkeys(config.class_names))
+    if len(classes) == 1:
+        classes = (*classes, f"not {classes[0]}")
+    watch = [name for name in names(config.watch) if name in classes] if classes else []
+    size = config.image_size or (32 if classes else 0)
+    release = min(config.release_share, config.watch_share)
+    return replace(
+        config, classes=",".join(classes), watch=",".join(watch[:-1]), image_size=size, release_share=release
+    )
+
+
+def _scenario(config: AppConfig) -> list[str]:
+    parse_events(config.events)
+    return []
+
+
+def _prepared(config: AppConfig) -> list[str]:
+    ready = prepare(config)
+    settings = config.tracker(ready.classes, ready.model.dim)
+    size = nbytes(arrays(ready.model.state_dict()))
+    side, channels = ready.model.image_size, ready.model.in_channels
+    notes = [
+        f"{config.backbone}: {len(ready.classes)} classes, d = {ready.model.dim}, {size:,} bytes a model, "
+        f"images of {side} x {side} x {channels}",
+        f"classes: {', '.join(ready.classes)}",
+        f"watched from the first round on: {', '.join(ready.classes[c] for c in settings.watch) or 'none'}; "
+        f"at most {settings.capacity} classes are watched",
+    ]
+    return notes + _tested(ready)
+
+
+def _test_set(config: AppConfig) -> list[str]:
+    """The test samples can be read; for where something else is wrong already."""
+    if config.test:
+        hold_test(config.test, image_size=SMALLEST_SIDE, say=lambda _: None)
+    return []
+
+
+def _tested(ready: Ready) -> list[str]:
+    if ready.test is None:
+        return ['test: none, so there will be no F1; test = "folder:PATH" has it']
+    counts = torch.bincount(ready.test.labels, minlength=len(ready.classes)).tolist()
+    notes = ["test samples: " + ", ".join(f"{name} {n}" for name, n in zip(ready.classes, counts, strict=True))]
+    lacking = [name for name, n in zip(ready.classes, counts, strict=True) if not n]
+    if lacking:
+        notes.append(f"no test samples, hence no F1: {', '.join(lacking)}")
+    if ready.left_out:
+        counted = ", ".join(f"{name} {n}" for name, n in sorted(ready.left_out.items()))
+        notes.append(f"test samples left out, of classes that are none of the fleet's: {counted}")
+    return notes
+
+
+def _place(config: AppConfig) -> list[str]:
+    """The state's folder can be made, or written to."""
+    if not config.state:
+        return ["state: none, so nothing survives the server"]
+    place = _folder(config)
+    if not place.exists():
+        above = next(folder for folder in place.absolute().parents if folder.exists())
+        if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+            raise FleetError(f"state: {place} cannot be made, this user cannot write to {above}")
+        return [f"state: {place} is not there yet and will be made: the fleet begins with round 1"]
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise FleetError(f"state: this user cannot write to {place}, should be a folder of its own")
+    return []
+
+
+def _folder(config: AppConfig) -> Path:
+    store = open_store(config.state)
+    return store.path.parent if isinstance(store, SqliteStore) else store.folder
+
+
+def _kept(config: AppConfig) -> list[str]:
+    """Whether the fleet begins, or goes on from a checkpoint."""
+    if notes := _place(config):
+        return notes
+    place, found = _folder(config), open_store(config.state).latest()
+    if found is None:
+        return [f"state: {place} holds no checkpoint: the fleet begins with round 1", *_taken(place)]
+    try:
+        key: dict[str, Any] = json.loads(found.payload["key"])
+    except (KeyError, ValueError):
+        raise FleetError(f"state: round {found.round} in {place} is not a server's, give another place") from None
+    if wrong := differing(key, key_of(config, prepare(config))):
+        raise FleetError(wrong)
+    if found.round >= config.num_rounds:
+        return [f"state: round {found.round} of {config.num_rounds} is done already, nothing is left to do"]
+    return [f"state: {place} holds round {found.round}: the fleet goes on with round {found.round + 1}", *_taken(place)]
+
+
+def _taken(place: Path) -> list[str]:
+    try:
+        with alone(place):
+            return []
+    except TakenError:
+        raise FleetError(f"state: another server writes to {place}; stop it first, or give another") from None

@@ -1,0 +1,35 @@
+"""A server and its vehicles in one process, for tests: four of them, of which the last holds the trucks."""
+
+from mpt.fleet import Tracker
+from mpt.fleet.holdings import shared
+from mpt.fleet.local import LocalTransport, answering
+from mpt.fleet.server import Rules, Server
+from mpt.fleet.vehicle import Vehicle, arrays
+from mpt.learning import Settings, build
+
+TRUCK, VEHICLES, OWNER = 2, 4, 3
+TRAINING = Settings(epochs=1, batch_size=16)
+
+
+def fresh(dataset):
+    return build("cnn3", num_classes=dataset.num_classes, in_channels=3, image_size=28, seed=0)
+
+
+def server(dataset, answers, **given):
+    model = fresh(dataset)
+    tracker = Tracker(num_classes=dataset.num_classes, dim=model.dim, watch=(TRUCK,), grace=1)
+    transport = answers if isinstance(answers, LocalTransport) else LocalTransport(answers)
+    given = {"rules": Rules(wait=0.2, tries=2), **given}
+    return Server(model, arrays(model.state_dict()), tracker, transport, **given)
+
+
+def everybody(vehicles, **changed):
+    """All vehicles by node, some of them with other answers; the owner leaves after round 2."""
+    made = {f"node {v.name}": answering(v, leaves_after=2 if v.name == str(OWNER) else None) for v in vehicles}
+    return made | {f"node {name[1:]}": answer for name, answer in changed.items()}
+
+
+def new_vehicles(dataset):
+    model = fresh(dataset)
+    held = [shared(dataset, v, VEHICLES, rare="truck", remaining=0.1, seed=0) for v in range(VEHICLES)]
+    return [Vehicle(str(v), model, samples, TRAINING) for v, samples in enumerate(held)]
