@@ -221,7 +221,7 @@ def test_no_order_of_merging_makes_a_variance_of_a_constant(vehicles, wire):
     offsets=st.none() | st.tuples(st.floats(-3, 3), st.floats(-3, 3)),
     ridge=st.sampled_from([0.1, 1e-2, 1e-4, 1e-6]),
 )
-@settings(max_examples=150)
+@settings(max_examples=400)
 def test_whatever_features_do_the_class_is_kept(seed, spoiled, sizes, variant, wire, offsets, ridge):
     """Any mix of spoiled features, each of any size, before and after, under any ridge."""
     before, now = worlds(seed)

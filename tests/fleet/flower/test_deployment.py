@@ -100,12 +100,12 @@ def test_a_fleet_that_much_happens_to(tmp_path):
         ]
         assert net.processes[OWNER].wait(60) == 0
         assert "left: the server was told" in net.log(OWNER)
-        story.wait(lambda: story.rounds[-1] > story.decided("departed")[0]["round"])
-        assert not [d for d in story.decided("failed") if d["vehicle"] == owner]
 
         net.stop("v2", signal.SIGKILL)
         story.wait(lambda: story.decided("suspected"))
         lost = story.decided("suspected")[0]["vehicle"]
+        assert story.decided("suspected")[0]["round"] > story.decided("departed")[0]["round"]
+        assert not [d for d in story.decided("failed") if d["vehicle"] == owner]
         assert lost not in (owner, spoiler)
         story.start("v2")
         story.wait(lambda: story.decided("returned"))

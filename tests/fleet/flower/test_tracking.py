@@ -182,6 +182,20 @@ def test_two_nodes_with_one_id_and_an_id_that_is_none():
     assert any(problem.startswith("node vehicle-2 (12): vehicle: 'xxx") for problem in said)
 
 
+@pytest.mark.parametrize(("ids", "new"), [("node", 4), ("partition", 0)])
+def test_in_a_simulation_a_store_knows_vehicles_by_their_partitions(ids, new, tmp_path):
+    """Flower draws other node ids for every simulation; docs/fleet.md says which ids to use."""
+    for run in range(2):
+        grid, logged = App().grid(), []
+        grid.contexts = {node + 100 * run: context for node, context in grid.contexts.items()}
+        grid.started = {node + 100 * run: "now" for node in grid.started}
+        store = open_store(tmp_path)
+        kept = store.latest()
+        known = Tracker.from_bytes(kept.payload["tracker"]) if kept else tracker()
+        Tracking(grid, known, ids=ids, store=store, log=logged.extend)(1, model(1 + run))
+    assert len([d for d in logged if d.what == "joined"]) == new
+
+
 def test_who_has_said_goodbye_is_not_asked_before_it_is_started_again(tmp_path):
     leave = tmp_path / "leave"
     leave.write_text("stays\n")
