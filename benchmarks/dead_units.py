@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 import mpt
 from mpt.config import make_config
+from mpt.core.affine import halves_suffice
 from mpt.core.validation import Floats, Ints
 from mpt.data import save_npz
 from mpt.federation.cross_request import CrossRequest
@@ -124,7 +125,9 @@ def tried(
         later = merged(request(2, now), {v: now[v] for v in stay}, labels)
         cross = None
         if variant == "cross":
-            ask = CrossRequest(2, 1, mpt.class_weights(deposit, classes), origins[0], origins[1])
+            weights = mpt.class_weights(deposit, classes)
+            halves = halves_suffice(weights, later.counts, later.dim)
+            ask = CrossRequest(2, 1, weights, origins[0], origins[1], halves=halves)
             answers = (ask.answer(before[v], now[v], labels[v]) for v in stay)
             cross = mpt.CrossStatistics.merge(ask.read(answer, {}) for answer in answers)
         made = mpt.reconstruct(deposit, later, variant=variant, cross=cross)

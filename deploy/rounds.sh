@@ -39,9 +39,16 @@ case $last in
   *) ;;
 esac
 [ -n "$state" ] || { echo "rounds.sh: $settings: state is empty, should be where the server keeps it" >&2 && exit 2; }
+checked=no
+check() { # once, before the first run; 3: another server is at it, which may end
+  [ $checked = no ] || return 0
+  checked=yes
+  "$bin/mpt" fleet check -c "$settings" || [ $? -eq 3 ] || exit 2
+}
 
 until done_rounds=$(finished) && [ "$done_rounds" -ge "$last" ]; do
   echo "rounds.sh: $done_rounds of $last rounds are done"
+  check
   "$bin/flwr" run "$app" "$connection" -c "$settings" --stream || echo "rounds.sh: flwr run has failed, see above"
   sleep "$pause"
 done

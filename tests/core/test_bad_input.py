@@ -119,7 +119,7 @@ CASES = {
     "an infinite cov_ridge": (lambda: mpt.deposit(STATS, 2, cov_ridge=np.inf), "cov_ridge: inf"),
     "something else deposited": (lambda: mpt.deposit(X, 2), "before: ndarray, should be ClassStatistics"),
     "too few samples for a covariance": (
-        lambda: mpt.deposit(make_world(per_class=1).stats(), 2),
+        lambda: make_world(per_class=1).stats().covariance(),
         "a covariance needs more samples than classes",
     ),
     "a deposit that refers to its own class": (

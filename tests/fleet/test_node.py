@@ -33,6 +33,7 @@ def test_what_is_right_is_taken():
         ({"partition-id": 4, "num-partitions": 4}, "partition-id = 4, should be from 0 to 3"),
         ({"partition-id": -1, "num-partitions": 4}, "partition-id = -1, should be a whole number of at least 0"),
         ({"name": "two\nlines"}, "should be one line of at most 200"),
+        ({"name": "anna, berta"}, "name = 'anna, berta', should be one line of at most 200, without commas"),
     ],
 )
 def test_what_is_wrong_is_named(given, message):

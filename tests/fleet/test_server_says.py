@@ -9,6 +9,7 @@ pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.fleet.exchange import Failure, Node
 from mpt.fleet.local import LocalTransport, answering
+from mpt.fleet.server import Rules
 from mpt.fleet.store import FileStore
 from tests.fleet.served import OWNER, TRUCK, everybody, new_vehicles, server
 
@@ -112,3 +113,41 @@ def test_scores_are_kept_with_the_checkpoint(dataset, vehicles, tmp_path):
     running = server(dataset, everybody(vehicles), store=store, record=lambda finished: given)
     list(running.rounds(1))
     assert json.loads(store.latest().payload["scores"]) == given
+
+
+def test_who_says_goodbye_does_not_count_against_the_quorum(dataset, vehicles):
+    """Three of four say goodbye in one round: the one update that is left is all of those that stay."""
+
+    def leaves(vehicle):
+        return lambda ask: vehicle.answer(ask, leaving=ask.round == 2)
+
+    away = {f"v{v.name}": leaves(v) for v in vehicles[1:]}
+    rules, logged = Rules(least=1, quorum=1.0, wait=0.2, tries=2), []
+    running = server(dataset, registered(everybody(vehicles, **away)), log=logged.extend, rules=rules)
+    assert [finished.updated for finished in running.rounds(3)] == [4, 1, 1]
+    assert not [d for d in logged if d.what == "short"]
+
+
+def test_who_is_back_before_the_round_ends_has_not_left(dataset, vehicles):
+    logged = []
+
+    def hurries(ask):
+        leaving = (ask.round, ask.kind) == (2, "train")
+        if leaving:
+            transport.started[f"node {OWNER}"] = "2"
+        return vehicles[OWNER].answer(ask, leaving=leaving)
+
+    transport = registered(everybody(vehicles, **{f"v{OWNER}": hurries}))
+    list(server(dataset, transport, log=logged.extend).rounds(3))
+    assert not [d for d in logged if d.what == "departed"]
+
+
+def test_a_node_has_one_vehicle(dataset, vehicles):
+    """Where vehicles are known by what they say, another may answer from a node; it is the one that is there."""
+
+    def another(ask):
+        return replace(vehicles[0], name="0" if ask.round == 1 else "5").answer(ask)
+
+    running = server(dataset, everybody(vehicles, v0=another))
+    list(running.rounds(2))
+    assert running.nodes == {str(v): f"node {v}" for v in (1, 2, 3)} | {"5": "node 0"}

@@ -118,6 +118,17 @@ def test_scores_stand_where_the_server_has_test_samples(server):
     assert "f1" not in prometheus(status_of(server.state))
 
 
+@pytest.mark.parametrize(
+    "scores", [b"null", b"[]", b"not JSON", b"{}", b'{"f1": 3, "accuracy": NaN}', b'{"f1": {"0": NaN, "1": "x"}}']
+)
+def test_scores_that_are_none_do_not_hide_the_fleet(server, scores, tmp_path):
+    store = FileStore(tmp_path)
+    store.save(server.round, {"tracker": server.to_bytes(), "scores": scores})
+    status = read_status(store)
+    assert status.accuracy is None
+    assert {c.f1 for c in status.classes} == {None}
+
+
 def test_names_of_vehicles_and_classes():
     fleet = paper_fleet()
     server = tracker(class_names=("car", "van", "truck", "bus", "bike", "tram"))

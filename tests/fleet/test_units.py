@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mpt.federation.files import alone
 from mpt.fleet.metrics import prometheus
 from mpt.fleet.status import read_status
 from mpt.fleet.store import open_store
@@ -20,7 +21,8 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").iterdir())
 SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
 HIGHEST = 4.0
-RUNS_TORCH = ("mpt-superlink.service", "mpt-vehicle.service")
+STARTS_FLOWER = ("mpt-superlink.service", "mpt-vehicle.service")
+RUNS_TORCH = (*STARTS_FLOWER, "mpt-rounds.service")
 UNGUARDED = "[Service]\nUser=nobody\nExecStart=/bin/true\n"
 
 
@@ -85,9 +87,10 @@ def test_programs_and_users_that_the_units_name():
         of = settings(unit)
         assert of["User"] == "mpt"
         assert of["ProtectSystem"] == "strict"
-    for name in RUNS_TORCH:
+    for name in STARTS_FLOWER:
         text = (DEPLOY / "systemd" / name).read_text()
         assert "Environment=PATH=/opt/mpt/bin:" in text, "Flower starts flower-superexec by its name"
+    for name in RUNS_TORCH:
         assert "MemoryDenyWriteExecute" not in settings(DEPLOY / "systemd" / name), "oneDNN could make no primitive"
     assert os.access(DEPLOY / "rounds.sh", os.X_OK)
 
@@ -138,13 +141,17 @@ def a_round(where, number):
     open_store(where).save(server.round, {"tracker": server.to_bytes()})
 
 
+CLASSES = 'classes = "car,van"\nimage-size = 28\n'
+
+
 def rounds(programs, *arguments):
     return run(DEPLOY / "rounds.sh", *arguments, env={**os.environ, "MPT_BIN": str(programs), "MPT_PAUSE": "0"})
 
 
 @pytest.mark.slow
 def test_rounds_are_started_again_until_the_last_is_done(programs, tmp_path):
-    (tmp_path / "run.toml").write_text(f'num-rounds = 2\nstate = "{tmp_path / "state"}"\nlr = 0.01\n')
+    pytest.importorskip("flwr", reason="the extra fleet is not installed")
+    (tmp_path / "run.toml").write_text(f'num-rounds = 2\nstate = "{tmp_path / "state"}"\n{CLASSES}')
     done = rounds(programs, tmp_path / "run.toml", "the app", "link")
     assert done.returncode == 0, done.stderr
     said = [line for line in done.stdout.splitlines() if "rounds are done" in line]
@@ -172,6 +179,29 @@ def test_rounds_refuses_settings_that_cannot_be_right(programs, tmp_path, text, 
     assert done.returncode == 2
     assert words in done.stderr
     assert not (tmp_path / "calls").exists()
+
+
+def test_rounds_are_not_begun_with_settings_that_check_refuses(programs, tmp_path):
+    pytest.importorskip("flwr", reason="the extra fleet is not installed")
+    state = tmp_path / "state"
+    (tmp_path / "run.toml").write_text(f'num-rounds = 2\nstate = "{state}"\nwatch_share = 0.5\n{CLASSES}')
+    done = rounds(programs, tmp_path / "run.toml")
+    assert done.returncode == 2
+    assert "should it be 'watch-share'?" in done.stderr
+    assert not (tmp_path / "calls").exists()
+
+
+@pytest.mark.slow
+def test_rounds_wait_for_a_server_that_is_still_there(programs, tmp_path):
+    pytest.importorskip("flwr", reason="the extra fleet is not installed")
+    state = tmp_path / "state"
+    state.mkdir()
+    (tmp_path / "run.toml").write_text(f'num-rounds = 1\nstate = "{state}"\n{CLASSES}')
+    with alone(state):
+        done = rounds(programs, tmp_path / "run.toml", "the app", "link")
+    assert done.returncode == 0, done.stderr
+    assert "another server writes to" in done.stderr
+    assert len((tmp_path / "calls").read_text().splitlines()) == 2
 
 
 def test_metrics_are_written_whole_or_not_at_all(programs, tmp_path):

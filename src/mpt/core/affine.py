@@ -22,6 +22,9 @@ DEFAULT_WIDTH = 0.15
 DEFAULT_MAP_RIDGE = 0.02
 """c of Eq. (X2): the ridge for as many samples as dimensions."""
 
+_LEAST_RIDGE = 2.0**-12
+"""Of Eq. (X2) where cross moments are float16, which are right to this: a smaller one would amplify their rounding."""
+
 _LEAST_NOISE = 0.02
 """Of the whole variance, Eq. (X5)."""
 
@@ -79,9 +82,16 @@ def effective_samples(weights: Floats, counts: Floats | Ints) -> float:
     return float(np.sum(counted) ** 2 / np.sum(weights * counted))
 
 
-def map_ridge(weights: Floats, counts: Floats | Ints, d: int, ridge: float = DEFAULT_MAP_RIDGE) -> float:
-    """The relative ridge of Eq. (X2): c d / n."""
-    return ridge * d / effective_samples(weights, counts)
+def map_ridge(
+    weights: Floats, counts: Floats | Ints, d: int, ridge: float = DEFAULT_MAP_RIDGE, *, halves: bool = False
+) -> float:
+    """The relative ridge of Eq. (X2): c d / n; where cross moments travelled as float16, at least what that leaves."""
+    return max(ridge * d / effective_samples(weights, counts), _LEAST_RIDGE if halves else 0.0)
+
+
+def halves_suffice(weights: Floats, counts: Floats | Ints, d: int) -> bool:
+    """Whether the ridge for so many samples hides what float16 leaves of cross moments: c d / n at least 2^-12."""
+    return not np.any(weights * counts) or map_ridge(weights, counts, d) >= _LEAST_RIDGE
 
 
 def affine_map(
@@ -114,8 +124,8 @@ def affine_map(
         towards: rho; None: as above, at least 0.
     """
     share = counted / counted.sum()
-    centre, earlier_centre = dot(share, current), dot(share, earlier)
-    dz, dh = earlier - earlier_centre, current - centre
+    centre, dh = _centred(current, share)
+    earlier_centre, dz = _centred(earlier, share)
     weighted = dz * counted[:, None]
     whole = within + dot(weighted.T, dz)
     whole = (whole + whole.T) / 2
@@ -134,6 +144,13 @@ def affine_map(
     inverse = scipy.linalg.lapack.dtrtri(factor, lower=1)[0]
     parameters = len(whole) - ridge * size * float(np.sum(inverse**2))
     return AffineMap(earlier_centre, centre, matrix, errors, parameters)
+
+
+def _centred(means: Floats, share: Floats) -> tuple[Floats, Floats]:
+    """The weighted mean (d,) of K means, and how far each is from it (K, d): zero exactly where all are the same."""
+    apart = means - means[0]
+    centre = dot(share, apart)
+    return means[0] + centre, apart - centre
 
 
 def corrected_mean(mapped: AffineMap, prototype: Floats, earlier_mean: Floats, mean: Floats) -> Floats:

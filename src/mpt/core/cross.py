@@ -16,13 +16,13 @@ from mpt.core import validation as check
 from mpt.core.affine import map_ridge
 from mpt.core.errors import StatisticsError
 from mpt.core.linalg import dot, gram
-from mpt.core.rounding import rounding_level, without_rounding
+from mpt.core.rounding import rounding_level, steady, without_rounding
 from mpt.core.sums import ClassSums
 from mpt.core.validation import Floats, Ints, same
 from mpt.core.wire import Reader, WireType, Writer, fits_float32
 
 _KIND = b"X"
-_EARLIER_ORIGIN, _ORIGIN, _FRAMELESS, _STILL, _HALVES, _NARROW = 1, 2, 4, 8, 16, 32
+_EARLIER_ORIGIN, _ORIGIN, _FRAMELESS, _STILL, _HALVES, _NARROW, _HALVED = 1, 2, 4, 8, 16, 32, 64
 
 DIGEST_SIZE = 8
 """Of what stands for a still part, or for weights and origins, that the receiver has."""
@@ -58,6 +58,7 @@ class CrossStatistics(ClassSums):
         earlier_origin: (d,), a vector near the features of the reference model; zero by default.
         origin: (d,), a vector near the current features; zero by default.
         narrow: whether some of the numbers have travelled as float32, so that more of `within` is only rounding.
+        halves: whether `cross` has travelled as float16, so that the map needs a larger ridge.
 
     `earlier`, `gram` and what they are about change only when the samples do: they are the *still* part, which need
     not travel again (`to_bytes`).
@@ -79,6 +80,7 @@ class CrossStatistics(ClassSums):
     earlier_origin: Floats = field(default_factory=lambda: np.zeros(()))
     origin: Floats = field(default_factory=lambda: np.zeros(()))
     narrow: bool = False
+    halves: bool = False
 
     def __post_init__(self) -> None:
         counts = check.as_counts(self.counts, "counts")
@@ -108,6 +110,7 @@ class CrossStatistics(ClassSums):
             "earlier_origin": _as_origin(self.earlier_origin, "earlier_origin", d),
             "origin": _as_origin(self.origin, "origin", d),
             "narrow": bool(self.narrow),
+            "halves": bool(self.halves),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -172,6 +175,11 @@ class CrossStatistics(ClassSums):
         with np.errstate(invalid="ignore"):
             return self.earlier / self.counts[:, None] + self.earlier_origin
 
+    def earlier_means_of(self, classes: Ints) -> Floats:
+        """(K, d): those of K classes with samples; what differs between them by rounding alone is the same."""
+        level = rounding_level(int(self.counts.sum()), self.narrow)
+        return steady(self.earlier_means[classes], self.earlier_origin, level)
+
     @cached_property
     def within(self) -> tuple[Floats, Floats]:
         """(d, d) twice: `gram` and `cross` about each class's own means, sum of a (z - m_z)(z - m_z)^T and likewise.
@@ -184,11 +192,11 @@ class CrossStatistics(ClassSums):
         z, h = scale * self.earlier[seen], scale * self.sums[seen]
         within, within_cross = self.gram - gram(z), self.cross - dot(z.T, h)
         if seen.any():
-            middle = dot(a, self.earlier[seen]) / np.sum(a * n)
-            about = float(np.trace(self.gram)) - float(np.sum(a * n)) * float(np.sum(middle**2))
-            harmless = map_ridge(a, n, self.dim) / 10 * about / self.dim
-            without_rounding(within, self.gram.diagonal(), rounding_level(int(n.sum()), self.narrow), harmless)
-            within_cross[np.diag(within) == 0] = 0.0
+            means = self.earlier_means_of(np.flatnonzero(seen))
+            apart = means - dot(a * n / np.sum(a * n), means)
+            between = float(np.sum((a * n)[:, None] * apart**2))
+            level, ridge = rounding_level(int(n.sum()), self.narrow), map_ridge(a, n, self.dim, halves=self.halves)
+            without_rounding(within, self.gram.diagonal(), level, ridge=ridge, between=between, beside=within_cross)
         return check.read_only(within), check.read_only(within_cross)
 
     def __add__(self, other: object) -> CrossStatistics:
@@ -207,16 +215,16 @@ class CrossStatistics(ClassSums):
             raise StatisticsError("merge: no reports, should be at least one")
         check.check_report(first, CrossStatistics)
         names = ("counts", "earlier", "sums", "gram", "cross")
-        total, narrow = {name: getattr(first, name).copy() for name in names}, first.narrow
+        total = {name: getattr(first, name).copy() for name in names}
+        narrow, halves = first.narrow, first.halves
         with np.errstate(over="ignore"):
             for report in arriving:
                 first._check_mergeable(report)
-                narrow = narrow or report.narrow
+                narrow, halves = narrow or report.narrow, halves or report.halves
                 for name in names:
                     total[name] += getattr(report, name)
-        return cls(
-            **total, weights=first.weights, earlier_origin=first.earlier_origin, origin=first.origin, narrow=narrow
-        )
+        frame = {name: getattr(first, name) for name in ("weights", "earlier_origin", "origin")}
+        return cls(**total, **frame, narrow=narrow, halves=halves)
 
     def _check_mergeable(self, other: CrossStatistics) -> None:
         check.check_report(other, CrossStatistics)
@@ -260,7 +268,9 @@ class CrossStatistics(ClassSums):
         self._warn_of_cancellation(0.1 if halves else 1e-4 if dtype == "float32" else 0.0)
         present = self.counts > 0
         still = self.still_digest not in known
-        flags = _FRAMELESS * (not frame) | _STILL * still | _HALVES * halves | _NARROW * self.narrow
+        flags = (
+            _FRAMELESS * (not frame) | _STILL * still | _HALVES * halves | _NARROW * self.narrow | _HALVED * self.halves
+        )
         for flag, origin in ((_EARLIER_ORIGIN, self.earlier_origin), (_ORIGIN, self.origin)):
             flags |= flag * (frame and bool(origin.any()))
         writer = Writer(_KIND, flags, dtype)
@@ -284,7 +294,7 @@ class CrossStatistics(ClassSums):
     @property
     def wire_type(self) -> WireType:
         """The dtype for `to_bytes`: float64 where numbers are too large or too small for float32."""
-        numbers = (self.sums, self.earlier, self.gram.diagonal())
+        numbers = (self.sums, self.earlier, self.gram.diagonal(), self.cross)
         return "float32" if all(map(fits_float32, numbers)) else "float64"
 
     def _warn_of_cancellation(self, least: float) -> None:
@@ -318,7 +328,7 @@ class CrossStatistics(ClassSums):
             origin: likewise.
             known: by digest, the still parts that the bytes may leave out.
         """
-        reader = Reader(data, _KIND, _EARLIER_ORIGIN | _ORIGIN | _FRAMELESS | _STILL | _HALVES | _NARROW)
+        reader = Reader(data, _KIND, _EARLIER_ORIGIN | _ORIGIN | _FRAMELESS | _STILL | _HALVES | _NARROW | _HALVED)
         num_classes, d = reader.numbers("2I")
         sums, earlier = reader.expanded(num_classes, d), reader.expanded(num_classes, d)
         digest = reader.raw(DIGEST_SIZE)
@@ -349,7 +359,8 @@ class CrossStatistics(ClassSums):
             counts, earlier, products = one
         reader.finish()
         narrow = reader.narrow or bool(reader.flags & _NARROW)
-        made = cls(counts, earlier, sums, products, cross, a, before, now, narrow)
+        halves = bool(reader.flags & _HALVED or (reader.flags & _HALVES and cross.any()))
+        made = cls(counts, earlier, sums, products, cross, a, before, now, narrow, halves)
         made.__dict__["still_digest"] = digest
         return made
 

@@ -20,7 +20,7 @@ from mpt.core.equations import (
     span_basis,
 )
 from mpt.core.errors import StatisticsError
-from mpt.core.rounding import regular_factor, rounding_level
+from mpt.core.rounding import regular_factor, rounding_level, span_tilt
 from mpt.core.statistics import ClassStatistics
 from mpt.core.validation import Floats, Ints
 from mpt.core.value import Value
@@ -238,7 +238,7 @@ def deposit(
     classes = np.setdiff1d(staying.reference_classes, before.watched)
     if not len(classes):
         raise StatisticsError("staying: observes no class but watched ones, there is no reference class")
-    reference = staying.means[classes]
+    reference = staying.means_of(classes)
     spread, spread_outside = out_of_span_spread(staying, classes, span_basis(reference))
     if not spread_outside:
         warnings.warn(
@@ -247,7 +247,7 @@ def deposit(
             "make them with span=the reference prototypes",
             stacklevel=2,
         )
-    covariance = None if staying.scatter is None else staying.covariance()
+    covariance = None if staying.scatter is None else staying.shared_covariance
     means = before.means
 
     def one(c: int) -> Deposit:
@@ -302,19 +302,28 @@ def out_of_span_spread(stats: ClassStatistics, classes: Ints, basis: Floats) -> 
 
         q = sum over reference classes of (squares - n |Pc_span (mean - origin)|^2) / samples.
 
+    Zero where that is only rounding, of the squares, of the means that they are centred by, or of the span.
+
     Args:
         stats: statistics of one round.
         classes: (K,), the reference classes, all with samples.
         basis: (d, r), of the span of their current prototypes.
     """
+    n = stats.counts[classes]
+    samples = int(n.sum())
+    level = rounding_level(samples, stats.narrow)
     if stats.scatter is not None:
-        return outside_trace(stats.covariance(), basis), True
-    n, squares = stats.counts[classes], stats.squares[classes]
+        covariance = stats.shared_covariance
+        moments = stats.scatter.diagonal()[covariance.diagonal() > 0]
+        spread = outside_trace(covariance, basis)
+        return spread if spread > level * float(moments.sum()) / samples else 0.0, True
+    squares, lengths = stats.squares[classes], np.sum(stats.sums[classes] ** 2, axis=1) / n
     far = outside(stats.sums[classes] / n[:, None], stats.span_basis)
-    centred, samples = float(np.sum(squares - n * np.sum(far**2, axis=1))), int(n.sum())
-    if centred <= rounding_level(samples, stats.narrow) * float(np.sum(squares)):
-        centred = 0.0
-    return centred / samples, stats.span is not None and len(stats.span) > 0
+    centred = float(np.sum(squares - n * np.sum(far**2, axis=1)))
+    off = float(np.sum(level * squares + level**2 * lengths + 2 * level * np.sqrt(squares * lengths)))
+    if stats.span is not None and len(stats.span):
+        off += span_tilt(stats.span, stats.origin, level) ** 2 * float(np.sum(lengths))
+    return (centred if centred > off else 0.0) / samples, stats.span is not None and len(stats.span) > 0
 
 
 def _ratio(a: Floats, b: Floats) -> float:

@@ -60,12 +60,13 @@ def class_weights(deposit: Deposit, num_classes: int) -> Floats:
 def mapped(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics, prototypes: Floats) -> Mapped:
     """Carry the departing prototype over; `prototypes` (K, d) are the current ones of the reference classes."""
     classes = _usable(deposit, stats, cross)
-    d, factor = stats.dim, whitening(stats.covariance(), deposit.cov_ridge)
+    covariance = stats.shared_covariance
+    d, factor = stats.dim, whitening(covariance, deposit.cov_ridge)
     within, within_cross = cross.within
     counted = cross.weights[classes] * cross.counts[classes]
     earlier_means, means = cross.earlier_means, cross.means
-    ridge = map_ridge(cross.weights[classes], cross.counts[classes], d)
-    found = affine_map(earlier_means[classes], means[classes], counted, within, within_cross, ridge)
+    ridge = map_ridge(cross.weights[classes], cross.counts[classes], d, halves=cross.halves)
+    found = affine_map(cross.earlier_means_of(classes), means[classes], counted, within, within_cross, ridge)
     start = deposit.prototype if deposit.anchor is None else deposit.anchor
     predicted = found(start)
 
@@ -74,9 +75,9 @@ def mapped(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics, pro
     samples = int(cross.counts[deposit.departed])
     at_departure = deposit.covariance if deposit.anchor is None else None
     earlier = within / float(counted.sum()) if at_departure is None else at_departure
-    floor = ridge_floor(stats.covariance(), deposit.cov_ridge)
+    floor = ridge_floor(covariance, deposit.cov_ridge)
     fitted = effective_samples(cross.weights[classes], cross.counts[classes])
-    noise = residual_noise(found, earlier, factor, floor, fitted) if stats.covariance().any() else 0.0
+    noise = residual_noise(found, earlier, factor, floor, fitted) if covariance.any() else 0.0
     measured = predicted
     if samples:
         measured = corrected_mean(found, start, earlier_means[deposit.departed], means[deposit.departed])

@@ -21,7 +21,7 @@ from mpt.core.equations import (
 )
 from mpt.core.errors import StatisticsError
 from mpt.core.health import Health, Verdict, expected_error, left_out_errors, nearest, verdict, whiten, whitening
-from mpt.core.linalg import dot
+from mpt.core.linalg import ROUNDING, dot
 from mpt.core.mapped import mapped
 from mpt.core.statistics import ClassStatistics
 from mpt.core.transport import transport
@@ -100,7 +100,7 @@ def _transported(now: _Round) -> _Prediction:
         raise StatisticsError(
             f"variant 'mpt': the {what}; make the statistics with scatter=True, or use variant='lite'"
         )
-    covariance, r0 = now.stats.covariance(), now.residual
+    covariance, r0 = now.stats.shared_covariance, now.residual
     if at_departure.any() and covariance.any():
         ridge = now.deposit.cov_ridge
         ridges = ridge_floor(at_departure, ridge), ridge_floor(covariance, ridge)
@@ -135,6 +135,8 @@ def _spread_before(now: _Round) -> float:
     if kept.all() and now.stats.scatter is not None:
         return deposit.spread
     spread = outside_trace(deposit.covariance, span_basis(deposit.reference[kept]))
+    if spread <= ROUNDING * len(deposit.prototype) * float(np.trace(deposit.covariance)):
+        return 0.0
     return spread * (free if now.stats.scatter is None else 1.0)
 
 
@@ -213,8 +215,7 @@ def _reconstruct(
         weights = barycentric_weights(deposit.prototype, reference, deposit.ridge)
         r0 = residual(deposit.prototype, reference, weights)
 
-    means = stats.means
-    prototypes = means[classes]
+    prototypes, remaining = stats.means_of(classes), stats.means[deposit.departed]
     in_span = dot(weights, prototypes)
     if cross is not None:
         whole = mapped(deposit, stats, cross, prototypes)
@@ -226,7 +227,7 @@ def _reconstruct(
         basis = span_basis(prototypes)
         predicted, noise = _PREDICTIONS[variant](_Round(deposit, stats, classes, basis, r0))
         samples = int(stats.counts[deposit.departed])
-        measured = measured_residual(means[deposit.departed], basis) if samples else np.zeros_like(r0)
+        measured = measured_residual(remaining, basis) if samples else np.zeros_like(r0)
         alpha = reliability(measured, predicted, noise, samples)
         stored = float(np.linalg.norm(outside(r0, basis)))
     growth = float(np.linalg.norm(predicted)) / stored if stored else 1.0
@@ -271,10 +272,11 @@ def _health(
     """
     if len(classes) < 2:
         return None
-    now, d = stats.means[classes], len(prototype)
+    now, d = stats.means_of(classes), len(prototype)
     missed = left_out_errors(deposit.reference[np.isin(deposit.classes, classes)], now, deposit.ridge, growth)
     if stats.scatter is not None:
-        factor, known = whitening(stats.covariance(), deposit.cov_ridge), bool(stats.covariance().any())
+        covariance = stats.shared_covariance
+        factor, known = whitening(covariance, deposit.cov_ridge), bool(covariance.any())
     else:
         factor, known = np.eye(d) * (np.sqrt(noise) if noise > 0 else 1.0), noise > 0
     within, beyond = (float(np.mean(whiten(errors, factor) ** 2)) / 2 for errors in missed)

@@ -15,7 +15,7 @@ from mpt.core import validation as check
 from mpt.core.equations import DEFAULT_COV_RIDGE, outside, span_basis
 from mpt.core.errors import StatisticsError
 from mpt.core.linalg import gram
-from mpt.core.rounding import rounding_level, without_rounding
+from mpt.core.rounding import projection_rounding, rounding_level, steady, without_rounding
 from mpt.core.sums import ClassSums
 from mpt.core.validation import Floats, Ints, same
 from mpt.core.wire import Reader, WireType, Writer, fits_float32
@@ -128,7 +128,7 @@ class ClassStatistics(ClassSums):
         span_rows = None if span is None else check.as_floats(span, "span", (None, d))
         basis = np.zeros((d, 0)) if span_rows is None else span_basis(span_rows)
 
-        sums, squares = np.zeros((num_classes, d)), np.zeros(num_classes)
+        sums, squares, whole = np.zeros((num_classes, d)), np.zeros(num_classes), np.zeros(num_classes)
         products = np.zeros((d, d)) if scatter else None
         with np.errstate(over="ignore", invalid="ignore"):
             for block, values in check.feature_blocks(rows):
@@ -136,13 +136,16 @@ class ClassStatistics(ClassSums):
                 order = np.argsort(c, kind="stable")
                 present, starts = np.unique(c[order], return_index=True)
                 sums[present] += np.add.reduceat(h[order], starts, axis=0)
-                far = outside(h, basis) if basis.size else h
-                squares += np.bincount(c, np.einsum("nd,nd->n", far, far), num_classes)
+                whole += np.bincount(c, np.einsum("nd,nd->n", h, h), num_classes)
+                if basis.size:
+                    far = outside(h, basis)
+                    squares += np.bincount(c, np.einsum("nd,nd->n", far, far), num_classes)
                 if products is not None:
                     kept = h[~np.isin(c, watched_classes)] if watched_classes else h
                     products += gram(kept)
-        if not np.isfinite(squares).all():
+        if not np.isfinite(whole).all():
             raise StatisticsError("features: too large, their squares overflow float64; scale them down")
+        squares = projection_rounding(squares, whole) if basis.size else whole
         return cls(
             np.bincount(classes, minlength=num_classes), sums, squares, products, watched_classes, span_rows, centre
         )
@@ -160,6 +163,10 @@ class ClassStatistics(ClassSums):
         observed[list(self.watched)] = False
         return np.flatnonzero(observed)
 
+    def means_of(self, classes: Ints) -> Floats:
+        """(K, d): the means of K classes with samples; what differs between them by rounding alone is the same."""
+        return steady(self.means[classes], self.origin, rounding_level(int(self.counts.sum()), self.narrow))
+
     def covariance(self) -> Floats:
         """(d, d): the pooled within-class covariance W / (N - K) of the classes that are not watched.
 
@@ -172,8 +179,7 @@ class ClassStatistics(ClassSums):
     def _covariance(self) -> Floats:
         if self.scatter is None:
             raise StatisticsError("scatter: None, a covariance needs statistics made with scatter=True")
-        pooled = self.reference_classes
-        samples = int(self.counts[pooled].sum())
+        pooled, samples = self.reference_classes, self._pooled_samples
         if samples <= len(pooled):
             raise StatisticsError(
                 f"counts: {samples} samples of {len(pooled)} classes that are not watched, "
@@ -182,13 +188,23 @@ class ClassStatistics(ClassSums):
         scaled = self.sums[pooled] / np.sqrt(self.counts[pooled])[:, None]
         within = gram(scaled)
         np.subtract(self.scatter, within, out=within)
-        total = float(np.trace(within))
-        if total < -1e-3 * np.trace(self.scatter):
+        if np.trace(within) < -1e-3 * np.trace(self.scatter):
             raise StatisticsError("scatter: less than what the sums account for, they are not of the same samples")
-        harmless = DEFAULT_COV_RIDGE / 10 * total / self.dim
-        without_rounding(within, self.scatter.diagonal(), rounding_level(samples, self.narrow), harmless)
+        level = rounding_level(samples, self.narrow)
+        without_rounding(within, self.scatter.diagonal(), level, ridge=DEFAULT_COV_RIDGE)
         within /= samples - len(pooled)
         return check.read_only(within)
+
+    @property
+    def _pooled_samples(self) -> int:
+        return int(self.counts[self.reference_classes].sum())
+
+    @property
+    def shared_covariance(self) -> Floats:
+        """`covariance()`, or zero where there are no more samples than classes: nothing is known of it then. (d, d)"""
+        if self.scatter is not None and self._pooled_samples <= len(self.reference_classes):
+            return check.read_only(np.zeros((self.dim, self.dim)))
+        return self.covariance()
 
     @cached_property
     def span_basis(self) -> Floats:

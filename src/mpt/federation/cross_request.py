@@ -13,6 +13,7 @@ from mpt.core.value import Value
 from mpt.core.wire import Reader, Writer
 
 _KIND = b"Q"
+_WHOLE = 1
 
 MOST_REFERENCES = 2
 """How many reference models a vehicle is asked to keep, or to keep features of."""
@@ -30,6 +31,7 @@ class CrossRequest(Value):
         earlier_origin: (d,), a vector near the features of the reference model.
         origin: (d,), a vector near the current features.
         known: digests of the still parts that the server has; a vehicle whose own is among them leaves it out.
+        halves: whether the moments may travel as float16; see `mpt.core.affine.halves_suffice`.
     """
 
     round: int
@@ -38,6 +40,7 @@ class CrossRequest(Value):
     earlier_origin: Floats
     origin: Floats
     known: frozenset[bytes] = frozenset()
+    halves: bool = True
 
     def __post_init__(self) -> None:
         number = check.as_int(self.round, "round", least=0)
@@ -52,6 +55,7 @@ class CrossRequest(Value):
             "earlier_origin": check.as_floats(self.earlier_origin, "earlier_origin", (len(origin),)),
             "origin": origin,
             "known": frozenset(self.known),
+            "halves": bool(self.halves),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -70,8 +74,8 @@ class CrossRequest(Value):
         return self.send(stats)
 
     def send(self, stats: CrossStatistics) -> bytes:
-        """On a vehicle: its statistics as float32 where that will do, `cross` as float16, less what the server has."""
-        return stats.to_bytes(stats.wire_type, frame=False, known=self.known, halves=True)
+        """On a vehicle: its statistics as float32, `cross` as float16, where that will do; less what the server has."""
+        return stats.to_bytes(stats.wire_type, frame=False, known=self.known, halves=self.halves)
 
     def read(self, answer: bytes, known: Mapping[bytes, Still]) -> CrossStatistics:
         """On the server: what a vehicle answered, completed from `known`; refuses what was made for another request."""
@@ -81,7 +85,7 @@ class CrossRequest(Value):
 
     def to_bytes(self) -> bytes:
         """The request as bytes for `from_bytes`."""
-        writer = Writer(_KIND, 0, "float64")
+        writer = Writer(_KIND, _WHOLE * (not self.halves), "float64")
         writer.numbers("5I", self.round, self.reference, len(self.weights), len(self.origin), len(self.known))
         for array in (self.weights, self.earlier_origin, self.origin):
             writer.exact(array)
@@ -91,13 +95,14 @@ class CrossRequest(Value):
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> "CrossRequest":
         """What `to_bytes` was called on."""
-        reader = Reader(data, _KIND, 0)
+        reader = Reader(data, _KIND, _WHOLE)
         number, reference, num_classes, d, known = reader.numbers("5I")
         weights, earlier_origin, origin = reader.exact(num_classes), reader.exact(d), reader.exact(d)
         digests = reader.raw(known * DIGEST_SIZE)
         reader.finish()
         parts = (digests[i : i + DIGEST_SIZE] for i in range(0, len(digests), DIGEST_SIZE))
-        return cls(number, reference, weights, earlier_origin, origin, frozenset(parts))
+        halves = not reader.flags & _WHOLE
+        return cls(number, reference, weights, earlier_origin, origin, frozenset(parts), halves)
 
 
 def reference_for(round: int, kept: Collection[int], most: int = MOST_REFERENCES) -> int:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mpt.core import ClassStatistics, CrossStatistics
 from mpt.core.equations import span_basis
+from mpt.core.rounding import projection_rounding
 from mpt.core.validation import Floats
 from mpt.federation.cross_request import CrossRequest
 from mpt.federation.request import StatisticsRequest
@@ -81,7 +82,7 @@ def statistics(features: Tensor, groups: Groups, request: StatisticsRequest) -> 
     if request.span is not None:
         basis = torch.from_numpy(np.ascontiguousarray(span_basis(request.span))).to(device)
         outside = h - (h @ basis) @ basis.T
-    sizes = (outside * outside).sum(dim=1, keepdim=True)
+    sizes = torch.stack([(x * x).sum(dim=1) for x in (outside, h)], dim=1)
     columns = [groups.members.sum(dim=1, keepdim=True), groups.members @ sizes, groups.members @ h]
     parts = [torch.cat(columns, dim=1).reshape(vehicles, -1)]
     if request.scatter:
@@ -93,12 +94,12 @@ def statistics(features: Tensor, groups: Groups, request: StatisticsRequest) -> 
     origin = np.zeros(d) if request.origin is None else request.origin
     made = {}
     for vehicle, row in zip(groups.vehicles, rows, strict=True):
-        table = row[: request.num_classes * (d + 2)].reshape(request.num_classes, d + 2)
+        table = row[: request.num_classes * (d + 3)].reshape(request.num_classes, d + 3)
         scatter = row[table.size :].reshape(d, d) if request.scatter else None
-        counts = table[:, 0].round().astype(np.int64)
-        made[vehicle] = ClassStatistics(
-            counts, table[:, 2:], table[:, 1], scatter, request.watched, request.span, origin
-        )
+        counts, squares = table[:, 0].round().astype(np.int64), table[:, 1]
+        if request.span is not None:
+            squares = projection_rounding(squares, table[:, 2])
+        made[vehicle] = ClassStatistics(counts, table[:, 3:], squares, scatter, request.watched, request.span, origin)
     return made
 
 

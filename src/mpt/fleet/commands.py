@@ -89,7 +89,8 @@ def check(
 ) -> None:
     """Say what flwr run would do with these settings, and what would go wrong; nothing is started.
 
-    Where it is run, the server's data and state folder should be, as the server's user.
+    Where it is run, the server's data and state folder should be, as the server's user. Exit code 1 where something is
+    wrong, 3 where only another server writes to the state folder.
     """
     from mpt.fleet.flower.check import check as checked  # noqa: PLC0415 - torch and Flower where they are needed
 
@@ -101,7 +102,7 @@ def check(
     if found.problems:
         count = len(found.problems)
         click.echo(f"{count} {'thing is' if count == 1 else 'things are'} wrong: flwr run would fail", err=True)
-        raise typer.Exit(1)
+        raise typer.Exit(3 if found.taken else 1)
     click.echo("nothing is wrong: flwr run can start")
 
 

@@ -57,8 +57,9 @@ class NodeConfig:
         if part is not None and parts is not None and part >= parts:
             raise FleetError(f"node config: partition-id = {part}, should be from 0 to {parts - 1}")
         name = _text(given, "name") or ""
-        if len(name) > _LONGEST_NAME or not name.isprintable():
-            raise FleetError(f"node config: name = {name[:40]!r}, should be one line of at most {_LONGEST_NAME}")
+        if len(name) > _LONGEST_NAME or not name.isprintable() or "," in name:
+            should = f"should be one line of at most {_LONGEST_NAME}, without commas"
+            raise FleetError(f"node config: name = {name[:40]!r}, {should}")
         leave, images = _text(given, "leave-file"), _text(given, "images-file")
         return cls(
             dataset=_text(given, "dataset"),

@@ -76,7 +76,7 @@ def with_remembered(made: Reconstruction, stats: ClassStatistics, known: Remembe
     c, samples = made.departed, made.samples + known.samples
     answered = stats.sums[c] + stats.counts[c] * stats.origin
     mean = (answered + known.offset + known.samples * forecast(made)) / samples
-    measured = measured_residual(mean, span_basis(stats.means[made.classes]))
+    measured = measured_residual(mean, span_basis(stats.means_of(made.classes)))
     alpha = reliability(measured, made.predicted, made.noise, samples)
     return replace(
         made,

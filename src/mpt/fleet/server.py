@@ -167,7 +167,7 @@ class Server:
         for attempt in range(1, self.rules.tries + 1):
             nodes = self._reachable(number, train.may_suffice)
             train.ask(Ask("train", number, self.model, self.tracker.held_out), nodes)
-            needed, tries = train.needed(train.asked), self.rules.tries
+            needed, tries = train.needed(), self.rules.tries
             if len(train.updates) >= needed:
                 break
             why = f"{len(train.updates)} of {len(train.asked)} updates, {needed} needed (try {attempt} of {tries})"
@@ -181,7 +181,7 @@ class Server:
         report, nodes = _Half(self, "report", number), self._reachable(number)
         ask = self._question(number, model, nodes)
         report.ask(ask, nodes)
-        leaving = train.leaving | report.leaving
+        leaving = report.leaving | (train.leaving - report.answers.keys())
         outcome = self.tracker.close(
             report.answers,
             leaving,
@@ -271,6 +271,7 @@ class _Half:
         self.sent = self.received = 0
         self.asked: set[str] = set()
         self._replied: set[str] = set()
+        self._left: set[str] = set()
         self.updates: dict[str, Reply] = {}
         self.answers: dict[str, bytes] = {}
         self.rounds: dict[str, int] = {}
@@ -281,13 +282,13 @@ class _Half:
         self._layout = RunningAverage(server.architecture)
         self._layout.add(tensors(server.model), 0)
 
-    def needed(self, asked: Collection[str]) -> int:
-        """How many updates the quorum is, of those asked."""
-        return max(1, math.ceil(self.server.rules.quorum * len(asked)))
+    def needed(self, more: Collection[str] = ()) -> int:
+        """How many updates the quorum is, of the nodes asked and `more`, less those that said goodbye instead."""
+        return max(1, math.ceil(self.server.rules.quorum * len((self.asked | set(more)) - self._left)))
 
     def may_suffice(self, nodes: set[str]) -> bool:
         """Whether the quorum would be met if all of these replied that have not yet."""
-        return len(self.updates) + len(nodes - self._replied) >= self.needed(self.asked | nodes)
+        return len(self.updates) + len(nodes - self._replied) >= self.needed(nodes)
 
     def ask(self, ask: Ask, nodes: Collection[str]) -> None:
         """Ask those who have not replied yet; whatever is wrong is logged before anything else is decided."""
@@ -311,9 +312,13 @@ class _Half:
             self._replied.add(node)
             try:
                 self._take(reply)
+                moved = known.get(node, reply.vehicle)
+                if moved != reply.vehicle and self.server.nodes.get(moved) == node:
+                    del self.server.nodes[moved]
                 self.server.nodes[reply.vehicle] = node
                 wrong += self._left_out(reply, node)
                 if reply.leaving:
+                    self._left |= {node} if reply.model is None else set()
                     self.server.farewells.say(node, self.server.online.get(node))
             except (FleetError, LearningError) as error:
                 self.failed[node] = f"its reply was refused ({self.kind}: {error})"

@@ -1,6 +1,7 @@
 """Where a fleet stands, from the last checkpoint of its server: as plain data, and as Prometheus text."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -143,14 +144,36 @@ def read_status(store: Store) -> Status:
     if TRACKER not in checkpoint.payload:
         parts = ", ".join(sorted(checkpoint.payload)) or "nothing"
         raise StoreError(f"store: round {checkpoint.round} has {parts}, should have {TRACKER!r}")
-    scores = json.loads(checkpoint.payload.get(SCORES, b"{}"))
-    return status_of(states.from_bytes(checkpoint.payload[TRACKER]), _names(checkpoint), checkpoint.time, scores)
+    state = states.from_bytes(checkpoint.payload[TRACKER])
+    return status_of(state, _names(checkpoint), checkpoint.time, _scores(checkpoint))
 
 
 def _names(checkpoint: Checkpoint) -> tuple[str, ...]:
     """The classes' names, where a server app has written them."""
-    key = json.loads(checkpoint.payload.get("key", b"{}"))
-    return tuple(map(str, key.get("class_names", ())))
+    return tuple(map(str, _object(checkpoint.payload.get("key", b"")).get("class_names", ())))
+
+
+def _scores(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Accuracy and each class's F1, those that are numbers."""
+    found = _object(checkpoint.payload.get(SCORES, b""))
+    f1 = found.get("f1")
+    return {
+        "accuracy": _number(found.get("accuracy")),
+        "f1": {name: _number(value) for name, value in f1.items()} if isinstance(f1, dict) else {},
+    }
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    """A JSON object; empty where the bytes are something else, since nothing of a fleet hangs on it."""
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def status_of(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mpt.core import ClassStatistics, NearestClassMean, Reconstruction
+from mpt.core.affine import halves_suffice
 from mpt.core.validation import Floats
 from mpt.federation.cross_request import CrossRequest
 from mpt.federation.request import StatisticsRequest
@@ -180,8 +181,16 @@ def question_of(state: TrackerState, round: int | None = None) -> Question:
         raise FleetError(f"round: {number}, but round {state.round} is closed, should be a later one")
     lite = state.settings.variant == "lite"
     origin = np.zeros(state.settings.dim) if state.origin is None else state.origin
+    there = state.spread.totals
     cross = {
-        c: CrossRequest(number, one.reference.round, one.reference.weights, one.reference.origin, origin)
+        c: CrossRequest(
+            number,
+            one.reference.round,
+            one.reference.weights,
+            one.reference.origin,
+            origin,
+            halves=halves_suffice(one.reference.weights, there, state.settings.dim),
+        )
         for c, one in state.tracked.items()
         if one.reference is not None
     }

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from mpt.core import CrossStatistics, Deposit, class_weights, deposit, reconstruct
+from mpt.core.affine import halves_suffice
 from mpt.core.cross import Still
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.core.validation import Floats
@@ -60,7 +61,13 @@ class MptX:
         """Ask for the cross moments and take the prototype through the map."""
         stats = now.report(now.request())
         request = CrossRequest(
-            now.round, kept.round, kept.weights, kept.earlier_origin, stats.overall_mean, frozenset(kept.still)
+            now.round,
+            kept.round,
+            kept.weights,
+            kept.earlier_origin,
+            stats.overall_mean,
+            frozenset(kept.still),
+            halves_suffice(kept.weights, stats.counts, stats.dim),
         )
         still = dict[bytes, Still]()
 

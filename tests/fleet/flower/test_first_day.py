@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from mpt.commands import app
 from mpt.data import load
+from mpt.federation.files import alone
 from mpt.fleet.flower.check import check
 from mpt.fleet.flower.config import AppConfig, settings
 from mpt.fleet.flower.server_app import serve
@@ -193,6 +194,17 @@ def test_settings_that_do_not_go_together():
     assert "watch has all classes" in problems('classes="car,van" watch="car,van" image-size=28')
     assert "release-share = 0.9, should be at most watch-share, 0.5" in problems("release-share=0.9")
     assert "should be like 'leave 3 after 20'" in problems('events="leave"')
+    assert "rare = 'lorry', should be of car, van, truck" in problems('dataset="road" per-class=4 rare="lorry"')
+    assert "seed = 9223372036854775808, should be from 0 to below 2^63" in problems(f"seed={2**63}")
+
+
+def test_a_state_folder_that_is_taken_has_an_exit_code_of_its_own(folders, tmp_path):
+    text = _text(given(folders, state=str(tmp_path)))
+    with alone(tmp_path):
+        done = call("fleet", "check", "-c", text)
+        worse = call("fleet", "check", "-c", f"{text} fail=2.0")
+    assert (done.exit_code, worse.exit_code) == (3, 1)
+    assert f"wrong: state: another server writes to {tmp_path}" in done.stderr
 
 
 def test_a_server_whose_test_samples_are_of_other_classes(folders):

@@ -93,3 +93,11 @@ def pickled():
 def test_what_is_wrong_is_refused(content, message):
     with pytest.raises(FleetError, match=message):
         read_reply(content, MODEL, 100)
+
+
+def test_names_that_are_no_text_are_said_all_the_same():
+    """A folder's name may be any bytes, of which Python makes surrogates, which no message can carry."""
+    reply = Reply("7", 3, unknown={"l\udcf6we\n": 2, "x" * 1000: 1})
+    content = reply_content(reply)
+    content["mpt.reply"]["unknown"][0].encode()
+    assert read_reply(content, MODEL, 100).unknown == {r"l\udcf6we\n": 2, "x" * 200: 1}

@@ -182,6 +182,17 @@ def test_the_supernode_is_told_where_to_look(key, tmp_path):
     assert "--insecure" in SuperNode(superlink="a:1", key=key).command()
 
 
+def test_files_may_be_named_in_the_node_config_or_by_options_but_not_by_both(key, tmp_path):
+    config = f'leave-file="{tmp_path / "leave"}" images-file="{tmp_path / "images"}"'
+    made = SuperNode(superlink="a:1", key=key, node_config=config)
+    assert made.leave_file.path == tmp_path / "leave"
+    assert made.command()[-1] == config
+    for path in ("leave_path", "images_path"):
+        name = path.replace("_path", "-file")
+        with pytest.raises(FleetError, match=f"{name}: given by --{name} and in the node config, should be once"):
+            SuperNode(superlink="a:1", key=key, node_config=config, **{path: tmp_path / "other"}).command()
+
+
 def test_what_is_missing_is_said(key, tmp_path):
     with pytest.raises(FleetError, match="is no file, should be the vehicle's private key"):
         SuperNode(superlink="a:1", key=tmp_path / "none").command()

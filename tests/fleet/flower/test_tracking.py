@@ -175,6 +175,7 @@ def test_two_nodes_with_one_id_and_an_id_that_is_none():
     outcome = ask_statistics(grid, server, model(1), ids="partition")
     assert outcome.answered == ("0", "2", "3")
     assert outcome.problems == ("node vehicle-1 (11): a second reply of vehicle 0",)
+    assert "departed" not in whats(outcome, "0")
     del grid.contexts[12].node_config["partition-id"]
     grid.contexts[12].node_config["name"] = "x" * 2000
     user.embed = lambda *_: (np.zeros((1, D)), [C - 1])

@@ -1,5 +1,7 @@
 """What a vehicle makes of the run's configuration and its own."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -13,8 +15,8 @@ from mpt.data import load
 from mpt.federation.request import StatisticsRequest
 from mpt.fleet import FleetError
 from mpt.fleet.exchange import Ask
-from mpt.fleet.flower.config import AppConfig
-from mpt.fleet.flower.vehicle_app import vehicle_of
+from mpt.fleet.flower.config import AppConfig, known
+from mpt.fleet.flower.vehicle_app import role, vehicle_of
 from mpt.fleet.node import NodeConfig
 from mpt.fleet.vehicle import arrays
 
@@ -112,3 +114,19 @@ def test_images_are_decoded_once_and_kept_beside_the_key(tmp_path, monkeypatch):
     second = vehicle_of(config, node).samples
     assert torch.equal(first.images, second.images)
     assert torch.equal(first.labels, second.labels)
+
+
+def test_settings_of_a_newer_server_are_passed_over():
+    """A fleet is not updated in one night; the server and `mpt fleet check` refuse what they do not know."""
+    given = {"lr": 0.5, "newest-idea": 7}
+    assert AppConfig.of(known(given)).lr == 0.5
+    with pytest.raises(FleetError, match="unknown key 'newest-idea'"):
+        AppConfig.of(given)
+
+
+def test_events_are_about_vehicles_with_numbers():
+    config = AppConfig(classes="car,van", image_size=28, events="leave 3 after 5")
+    with pytest.raises(FleetError, match="partition-id is missing, should be given where the run has events"):
+        role(config, SimpleNamespace(name="anna"), Ask("train", 1, {}))
+    assert role(config, SimpleNamespace(name="3"), Ask("train", 1, {})) == "present"
+    assert role(config, SimpleNamespace(name="3"), Ask("train", 6, {})) == "absent"

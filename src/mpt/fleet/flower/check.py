@@ -31,10 +31,16 @@ class Checked:
     Attributes:
         problems: why the run would fail, a sentence each; none: it can be started.
         notes: what it would do, a sentence each.
+        taken: whether the one problem is that another server writes to the state folder now.
     """
 
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    taken: bool = False
+
+
+class _StateTakenError(FleetError):
+    """Another server writes to the state folder."""
 
 
 def check(texts: Sequence[str]) -> Checked:
@@ -49,14 +55,16 @@ def check(texts: Sequence[str]) -> Checked:
         return Checked((str(error),))
     config = AppConfig(**chosen)
     parts = (_scenario, _prepared, _kept) if not problems else (_scenario, _prepared, _place)
-    found, notes = list(problems), list[str]()
+    found, notes, taken = list(problems), list[str](), False
     for part in (*parts, _test_set):
         try:
             if part is not _test_set or found:
                 notes += part(_mended(config) if problems else config)
         except (FleetError, LearningError, DataError, PlanError) as error:
             found.append(str(error).removeprefix("config: "))
-    return Checked(tuple(dict.fromkeys(found)), () if found else tuple(notes))
+            taken = isinstance(error, _StateTakenError)
+    said = tuple(dict.fromkeys(found))
+    return Checked(said, () if said else tuple(notes), taken and len(said) == 1)
 
 
 def _mended(config: AppConfig) -> AppConfig:
@@ -156,4 +164,4 @@ def _taken(place: Path) -> list[str]:
         with alone(place):
             return []
     except TakenError:
-        raise FleetError(f"state: another server writes to {place}; stop it first, or give another") from None
+        raise _StateTakenError(f"state: another server writes to {place}; stop it first, or give another") from None

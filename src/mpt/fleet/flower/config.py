@@ -74,7 +74,9 @@ class AppConfig:
     lr: float = _setting(0.01, "learning rate of SGD", "above 0", lambda value: math.isfinite(value) and value > 0)
     batch_size: int = _least(64, "of a vehicle's training", 2)
     augment: str = _one_of("none", "of training images", *AUGMENTATIONS)
-    seed: int = _least(0, "of the first model and of all training", 0)
+    seed: int = _setting(
+        0, "of the first model and of all training", "from 0 to below 2^63", lambda value: 0 <= value < 2**63
+    )
     num_rounds: int = _least(5, "to train", 1)
     state: str = _setting("", "the server's state: a folder, or sqlite:PATH; empty: nothing survives the server")
     deadline: float = _seconds(600.0, "seconds that vehicles have to reply in each half of a round")
@@ -195,13 +197,13 @@ def settings() -> tuple[Setting, ...]:
 
 def examined(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """What of a run configuration is right, by field, and a sentence on everything that is wrong."""
-    known, chosen, problems = {f.name: f for f in fields(AppConfig)}, dict[str, Any](), list[str]()
+    by_name, chosen, problems = {f.name: f for f in fields(AppConfig)}, dict[str, Any](), list[str]()
     for key, value in given.items():
         name = key.replace("-", "_")
-        if name not in known or "_" in key:
+        if name not in by_name or "_" in key:
             problems.append(f"unknown key {key!r}, {_meant(key)}")
             continue
-        kind, about = type(known[name].default), known[name].metadata
+        kind, about = type(by_name[name].default), by_name[name].metadata
         whole = isinstance(value, int) and not isinstance(value, bool)
         made = float(value) if kind is float and whole else value
         if type(made) is not kind:
@@ -212,6 +214,12 @@ def examined(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             chosen[name] = made
     problems += _together(chosen)
     return chosen, problems
+
+
+def known(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a run configuration, the settings that this release knows: a newer server may have more."""
+    keys = {f.name.replace("_", "-") for f in fields(AppConfig)}
+    return {key: value for key, value in given.items() if key in keys}
 
 
 def _together(chosen: Mapping[str, Any]) -> list[str]:

@@ -73,7 +73,10 @@ def reply_content(reply: Reply) -> RecordDict:
         config["answer"] = reply.answer
     if reply.unknown:
         most = sorted(reply.unknown.items(), key=lambda item: -item[1])[:MOST_UNKNOWN]
-        config |= {"unknown": [name[:LONGEST_NAME] for name, _ in most], "unknown-samples": [n for _, n in most]}
+        config |= {
+            "unknown": [printable(name)[:LONGEST_NAME] for name, _ in most],
+            "unknown-samples": [n for _, n in most],
+        }
     content = RecordDict({REPLY: ConfigRecord(config)})
     if reply.model is not None:
         content[MODEL] = array_record(reply.model)

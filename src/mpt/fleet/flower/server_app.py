@@ -109,6 +109,8 @@ def prepare(config: AppConfig) -> Ready:
     unknown = [name for name in names(config.watch) if name not in classes]
     if unknown:
         raise FleetError(f"config: watch names {unknown[0]!r}, should be of {', '.join(classes)}")
+    if dataset is not None and config.rare not in classes:
+        raise FleetError(f"config: rare = {config.rare!r}, should be of {', '.join(classes)}")
     model = build(config.backbone, num_classes=len(classes), in_channels=channels, image_size=size, seed=config.seed)
     if config.test:
         return Ready(classes, model, *_test(config.test, classes, size, channels))

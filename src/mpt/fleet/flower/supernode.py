@@ -58,7 +58,7 @@ class SuperNode:
     @property
     def leave_file(self) -> LeaveFile:
         """Where it is told to leave."""
-        return LeaveFile(self.leave_path or leave_path(self.key))
+        return LeaveFile(self.leave_path or self.settings.leave_file or leave_path(self.key))
 
     @property
     def settings(self) -> NodeConfig:
@@ -77,6 +77,12 @@ class SuperNode:
             ["--insecure"] if self.root_certificates is None else ["--root-certificates", str(self.root_certificates)]
         )
         settings, config = self.settings, self.node_config
+        for name, here, there in (
+            ("leave-file", self.leave_path, settings.leave_file),
+            ("images-file", self.images_path, settings.images_file),
+        ):
+            if here is not None and there is not None:
+                raise FleetError(f"{name}: given by --{name} and in the node config, should be once")
         if settings.leave_file is None:
             config += f" leave-file={_quoted(self.leave_file.path)}"
         if settings.images_file is None and settings.dataset is not None and settings.partition_id is None:

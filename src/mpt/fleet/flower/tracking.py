@@ -65,7 +65,7 @@ def ask_statistics(
     heard = _Heard(online, set(online))
     for node, reply in transport.ask(ask, sorted(online), deadline):
         heard.take(node, reply)
-        if isinstance(reply, Reply) and reply.leaving:
+        if isinstance(reply, Reply) and reply.leaving and heard.nodes.get(reply.vehicle) == node:
             gone.say(node, online[node])
     for node in sorted(heard.silent):
         heard.fail(node, "no reply within the deadline")

@@ -12,7 +12,7 @@ from mpt.data import Dataset, Holding, hold, hold_kept
 from mpt.federation.scenario import left_after, parse_events, present
 from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Ask
-from mpt.fleet.flower.config import AppConfig, dashed
+from mpt.fleet.flower.config import AppConfig, dashed, known
 from mpt.fleet.flower.records import FEATURES, absence, array_record, arrays_of, read_ask, reply_content
 from mpt.fleet.holdings import loaded, named, samples, shared
 from mpt.fleet.leave import LeaveFile
@@ -38,11 +38,11 @@ def vehicle_app(**defaults: Any) -> ClientApp:
 
 def answer(message: Message, context: Context, kind: str, defaults: Mapping[str, Any]) -> Message:
     """The reply to a question of either kind."""
-    config, node = AppConfig.of({**dashed(defaults), **context.run_config}), NodeConfig.of(context.node_config)
+    config, node = AppConfig.of(known({**dashed(defaults), **context.run_config})), NodeConfig.of(context.node_config)
     vehicle = vehicle_of(config, node)
     ask = read_ask(message.content, kind)
     leave = None if node.leave_file is None else LeaveFile(node.leave_file)
-    plays = _role(config, vehicle, ask)
+    plays = role(config, vehicle, ask)
     if plays == "absent":
         return Message(absence(), reply_to=message)
     leaving = plays == "leaving" or (leave is not None and leave.asked)
@@ -76,8 +76,8 @@ def vehicle_of(config: AppConfig, node: NodeConfig) -> Vehicle:
     classes = config.class_names or data.classes
     _, channels, size, _ = held.images.shape
     model = build(config.backbone, num_classes=len(classes), in_channels=channels, image_size=size, seed=config.seed)
-    known, unknown = named(held, data, classes)
-    return Vehicle(node.vehicle, model, known, config.training, config.seed, node.min_samples, unknown)
+    ours, unknown = named(held, data, classes)
+    return Vehicle(node.vehicle, model, ours, config.training, config.seed, node.min_samples, unknown)
 
 
 def _own(config: AppConfig, node: NodeConfig) -> Holding:
@@ -95,13 +95,15 @@ def _own(config: AppConfig, node: NodeConfig) -> Holding:
     return hold_kept(node.dataset, path=node.images_file, image_size=size, per_class=most)
 
 
-def _role(config: AppConfig, vehicle: Vehicle, ask: Ask) -> Literal["present", "absent", "leaving"]:
+def role(config: AppConfig, vehicle: Vehicle, ask: Ask) -> Literal["present", "absent", "leaving"]:
     """In a simulation, what the scenario has for this vehicle."""
     if config.fail and numpy_generator(config.seed, "failure", ask.round, vehicle.name).random() < config.fail:
         return "absent"
     events = parse_events(config.events)
     if not events:
         return "present"
+    if not vehicle.name.isdecimal():
+        raise FleetError("node config: partition-id is missing, should be given where the run has events")
     number = int(vehicle.name)
     if number not in present([number], events, ask.round):
         return "absent"
