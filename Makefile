@@ -9,7 +9,7 @@ help:
 	@echo "make tour    one departure with plain arrays, printed step by step"
 	@echo "make fleet-demo          a SuperLink and four vehicles on loopback, one of which leaves; about three minutes"
 	@echo "make test    all tests            make quick   without the slow ones"
-	@echo "make lint    ruff and mypy        make bench   the benchmarks of benchmarks/"
+	@echo "make lint    ruff, mypy and import-linter        make bench   the benchmarks of benchmarks/"
 	@echo "make bench-cpu           what MPT adds to a round, and how it grows; about ten minutes"
 	@echo "make bench-simulators    a round beside Flower's and pfl's, in .venv-bench; about ten minutes"
 	@echo "make clean   remove .venv, .venv-bench and caches"
@@ -36,6 +36,7 @@ lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 bench: .venv/ready
 	$(BIN)/python benchmarks/reconstruction.py

@@ -29,8 +29,8 @@ from mpt.config import make_config
 from mpt.core.affine import halves_suffice
 from mpt.core.validation import Floats, Ints
 from mpt.data import save_npz
-from mpt.federation.cross_request import CrossRequest
-from mpt.federation.request import StatisticsRequest
+from mpt.protocol.cross_request import CrossRequest
+from mpt.protocol.request import StatisticsRequest
 from mpt.record import Record
 from mpt.simulation import simulate
 

@@ -22,7 +22,7 @@ import numpy as np
 
 import mpt
 from mpt.federation.background import few_threads
-from mpt.federation.request import StatisticsRequest
+from mpt.protocol.request import StatisticsRequest
 
 DISTINCT = 10
 """Vehicles whose features are drawn; more vehicles send the same again."""

@@ -40,12 +40,12 @@ import torch
 
 from mpt.core import ClassStatistics
 from mpt.federation.background import few_threads
-from mpt.federation.request import StatisticsRequest
 from mpt.federation.trainers import fast_trainer
 from mpt.federation.trainings import Job, Samples, train_vehicle
 from mpt.learning import Classifier, RunningAverage, Settings, build, embed, normalise
 from mpt.learning.folded import FoldedEmbedder
 from mpt.learning.training import channels_last
+from mpt.protocol.request import StatisticsRequest
 
 VEHICLES, IMAGES, SIDE, CLASSES = 8, 1000, 32, 10
 SETTINGS = Settings(epochs=1)

@@ -18,7 +18,7 @@ from mpt.methods import METHODS
 EXAMPLE = f"{Path(__file__).parents[1] / 'examples' / 'my_method.py'}:MyMethod"
 TEMPLATE = """
 import numpy as np
-from mpt.methods.messages import pack, total, unpack
+from mpt.protocol.messages import pack, total, unpack
 
 class Mine:
     name, training, needs_departure = "mine", "held-out", True

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("pydantic", reason="the extra sim is not installed")
 
 from mpt.config import ConfigError, RunConfig, make_config, read_toml
-from mpt.federation.scenario import Event
+from mpt.scenario import Event
 
 
 def test_text_with_commas_is_a_list_and_a_number_is_a_class():

@@ -34,12 +34,11 @@ from mpt.core import (
     deposit,
     reconstruct,
 )
+from mpt.version import __version__
 
 if TYPE_CHECKING:
     from mpt.config import RunConfig as RunConfig
     from mpt.simulation import simulate as simulate
-
-__version__ = "0.1.0"
 
 __all__ = [
     "ClassStatistics",
@@ -48,6 +47,7 @@ __all__ = [
     "NearestClassMean",
     "Reconstruction",
     "StatisticsError",
+    "__version__",
     "class_weights",
     "deposit",
     "reconstruct",

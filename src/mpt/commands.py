@@ -70,13 +70,13 @@ def _run(config: Path | None, out: Path | None, overwrite: bool, track: str | No
     from mpt.core import StatisticsError
     from mpt.data import DataError
     from mpt.federation.partition import PartitionError
-    from mpt.federation.scenario import PlanError
     from mpt.learning import LearningError
+    from mpt.logbook import track as tracker_of
     from mpt.methods import MethodError
     from mpt.record import Record
     from mpt.report.words import quantity
+    from mpt.scenario import PlanError
     from mpt.simulation import Stopped, simulate
-    from mpt.tracking import track as tracker_of
 
     try:
         settings = {**(read_toml(config) if config else {}), **{k: v for k, v in options.items() if v is not None}}

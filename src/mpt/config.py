@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
-from mpt.federation.scenario import check_rounds, parse_events
+from mpt.scenario import check_rounds, parse_events
 
 DEFAULT_METHODS = (
     "fedavg",

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mpt.checkpoint import Checkpoint, CheckpointError, load, remove, save
 from mpt.config import ConfigError, RunConfig, make_config, read_toml
 from mpt.data import Dataset
 from mpt.data.contact_sheet import sheet
 from mpt.data.encoded import require_pillow
 from mpt.data.request import Request
-from mpt.federation.checkpoint import Checkpoint, CheckpointError, load, remove, save
-from mpt.federation.files import TakenError, alone, write_atomically
+from mpt.files import TakenError, alone, write_atomically
 from mpt.record import Record
 from mpt.replayed import Replayed
 from mpt.tables import COLUMNS, Tables

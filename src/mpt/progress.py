@@ -12,7 +12,7 @@ from mpt.config import RunConfig
 
 if TYPE_CHECKING:
     from mpt.federation.evaluation import Row
-    from mpt.tracking import Tracker
+    from mpt.logbook import Tracker
 
 SHOWN = ("mpt", "frozen", "fedavg", "oracle-train")
 """Whose F1 is shown while a run goes on; where none of them runs, the first three methods'."""

@@ -17,12 +17,12 @@ import numpy as np
 from mpt.core.validation import Floats, Ints
 from mpt.federation.evaluation import Seen
 from mpt.federation.features import Embedding
-from mpt.federation.files import write_atomically
 from mpt.federation.plan import Plan
 from mpt.federation.presence import Presence
 from mpt.federation.stored import Stored
 from mpt.federation.trainings import TRAININGS
-from mpt.methods.protocol import Training
+from mpt.files import write_atomically
+from mpt.methods.method import Training
 
 FOLDER = "record"
 VERSION = 1

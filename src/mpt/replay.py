@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import mpt
 from mpt.config import ConfigError, RunConfig, make_config, read_toml
 from mpt.federation.evaluation import Anchor, Row, evaluate, look
 from mpt.federation.features import Embedding
-from mpt.federation.files import TakenError, alone
 from mpt.federation.plan import Plan
 from mpt.federation.presence import Presence
+from mpt.files import TakenError, alone
 from mpt.methods import Method, MethodError, file_of, find_method
-from mpt.methods.protocol import Training
+from mpt.methods.method import Training
 from mpt.record import Record, RecordError
 from mpt.replayed import Replayed, chosen
 from mpt.report import write_report
 from mpt.simulation import plan_of
 from mpt.tables import Tables, tables_of
+from mpt.version import __version__
 
 _UNEQUAL = ("seconds", "vehicle_seconds", "server_seconds")
 """Columns that differ whenever a row is computed again."""
@@ -175,7 +175,7 @@ def _what(spec: str, method: Method) -> dict[str, Any]:
         "method": spec,
         "training": method.training,
         "file": None if path is None else hashlib.sha256(path.read_bytes()).hexdigest()[:16],
-        "mpt": mpt.__version__,
+        "mpt": __version__,
     }
 
 

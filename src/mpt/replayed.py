@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from mpt.federation.files import write_atomically
+from mpt.files import write_atomically
 from mpt.tables import COLUMNS, Record, Tables
 
 FOLDER, METHODS = "replay", "methods.json"

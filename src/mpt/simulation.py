@@ -19,20 +19,20 @@ from typing import Any
 import numpy as np
 import torch
 
-import mpt
+from mpt.checkpoint import Checkpoint
 from mpt.config import ConfigError, RunConfig
 from mpt.data import Dataset, load
-from mpt.federation.checkpoint import Checkpoint
 from mpt.federation.engine import Federation, rounds
 from mpt.federation.evaluation import Row
 from mpt.federation.plan import Plan
-from mpt.federation.scenario import parse_events
 from mpt.folder import Folder
 from mpt.learning import Settings
 from mpt.methods import file_of, find_method
 from mpt.record import Record, Recorder, Samples, expected_bytes
 from mpt.report.words import quantity
+from mpt.scenario import parse_events
 from mpt.tables import Tables, tables_of
+from mpt.version import __version__
 
 _AVERAGED = (
     "balanced_accuracy",
@@ -331,7 +331,7 @@ def manifest_of(config: RunConfig, federations: Sequence[Federation], device: st
     files = {name: path for name in config.methods if (path := file_of(name)) is not None}
     classes = range(dataset.num_classes)
     return {
-        "mpt": mpt.__version__,
+        "mpt": __version__,
         "commit": _commit(Path(__file__).parents[2]),
         "python": platform.python_version(),
         "numpy": np.__version__,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mpt.federation.evaluation import Row
-from mpt.federation.files import write_atomically
+from mpt.files import write_atomically
 
 Record = dict[str, Any]
 Columns = dict[str, type]

@@ -13,9 +13,9 @@ torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 from mpt.data import load
 from mpt.federation.engine import Federation, run, run_together
 from mpt.federation.plan import Plan
-from mpt.federation.scenario import PlanError, parse_events
 from mpt.learning import Settings
 from mpt.methods import METHODS, MethodError
+from mpt.scenario import PlanError, parse_events
 
 TRUCK, VEHICLES, OWNER = 2, 4, 3
 PLAN = Plan(

@@ -6,8 +6,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from mpt.federation import grouped
-from mpt.federation.cross_request import CrossRequest
-from mpt.federation.request import StatisticsRequest
+from mpt.protocol.cross_request import CrossRequest
+from mpt.protocol.request import StatisticsRequest
 
 RNG = np.random.default_rng(0)
 CLASSES, D = 4, 6

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 from mpt.core import NearestClassMean
 from mpt.data import load
 from mpt.federation.engine import Federation, rounds, run
-from mpt.federation.scenario import parse_events
+from mpt.scenario import parse_events
 
 from .test_engine import PLAN, without_seconds
 

@@ -2,8 +2,6 @@
 
 import pytest
 
-import mpt
-
 
 @pytest.fixture(scope="module")
 def dataset():
@@ -20,16 +18,3 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def in_float32():
-    """Cross moments travel as float32 instead of float16, so that more than three digits can be compared."""
-    to_bytes = mpt.CrossStatistics.to_bytes
-
-    def without_halves(stats, *dtype, halves=False, **how):
-        return to_bytes(stats, *dtype, **how)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mpt.CrossStatistics, "to_bytes", without_halves)
-        yield

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from mpt.commands import app
 from mpt.fleet.store import TRACKER, open_store
-from tests.fleet.fleets import RARE, C, Fleet, paper_fleet, tracker
+from tests.tracking.fleets import RARE, C, Fleet, paper_fleet, tracker
 
 
 def call(*arguments):

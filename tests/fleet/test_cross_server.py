@@ -7,18 +7,18 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 
-from mpt.federation.cross_request import CrossRequest
 from mpt.federation.engine import Federation
 from mpt.federation.plan import Plan
 from mpt.fleet import Tracker
 from mpt.fleet.exchange import Ask, Failure, fingerprint, nbytes
 from mpt.fleet.holdings import shared
 from mpt.fleet.local import LocalTransport, answering
-from mpt.fleet.question import Question, parts
 from mpt.fleet.server import Rules, Server
 from mpt.fleet.store import FileStore
 from mpt.fleet.vehicle import Vehicle, arrays, tensors
 from mpt.methods.mpt_x import MptX
+from mpt.protocol.cross_request import CrossRequest
+from mpt.protocol.question import Question, parts
 from tests.fleet.served import OWNER, TRAINING, TRUCK, VEHICLES, fresh
 
 ROUNDS = 5

@@ -17,11 +17,11 @@ from mpt.fleet import Tracker, open_store
 from mpt.fleet import export as exporting
 from mpt.fleet.export import METADATA, Deployed, default_name, export, read
 from mpt.fleet.holdings import samples
-from mpt.fleet.prototypes import readout_of
 from mpt.fleet.server import packed
 from mpt.fleet.store import TRACKER
 from mpt.fleet.vehicle import arrays
 from mpt.learning import Settings, build, embed, generator, train
+from mpt.tracking.prototypes import readout_of
 
 SIZE, RARE, GONE = 28, 2, 5
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:DeprecationWarning")

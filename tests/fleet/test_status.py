@@ -12,7 +12,7 @@ import pytest
 from mpt.fleet.metrics import prometheus
 from mpt.fleet.status import read_status, status_of
 from mpt.fleet.store import TRACKER, Checkpoint, FileStore, StoreError, decode, open_store
-from tests.fleet.fleets import RARE, Fleet, paper_fleet, tracker
+from tests.tracking.fleets import RARE, Fleet, paper_fleet, tracker
 
 
 @pytest.fixture(params=["mpt", "lite"])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mpt.fleet import Tracker
 from mpt.fleet.store import TRACKER, Checkpoint, FileStore, SqliteStore, StoreError, decode, encode, open_store
-from tests.fleet.fleets import paper_fleet, tracker
+from tests.tracking.fleets import paper_fleet, tracker
 
 KINDS = ["files", "sqlite"]
 

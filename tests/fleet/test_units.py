@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from mpt.federation.files import alone
+from mpt.files import alone
 from mpt.fleet.metrics import prometheus
 from mpt.fleet.status import read_status
 from mpt.fleet.store import open_store
-from tests.fleet.fleets import paper_fleet, tracker
+from tests.tracking.fleets import paper_fleet, tracker
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").iterdir())

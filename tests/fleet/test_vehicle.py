@@ -7,11 +7,11 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra sim is not installed")
 
-from mpt.federation.request import StatisticsRequest
 from mpt.fleet.exchange import Ask
 from mpt.fleet.holdings import shared
-from mpt.fleet.question import Question
 from mpt.fleet.vehicle import Vehicle, arrays
+from mpt.protocol.question import Question
+from mpt.protocol.request import StatisticsRequest
 from tests.fleet.served import TRAINING, TRUCK, VEHICLES, fresh
 
 pytestmark = pytest.mark.usefixtures("one_thread")

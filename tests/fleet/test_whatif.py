@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpt.fleet import FleetError
-from mpt.fleet.settings import Settings
-from mpt.fleet.spread import Spread, Watch, watch_next
 from mpt.fleet.whatif import (
     alike_classes,
     alike_vehicles,
@@ -22,6 +20,8 @@ from mpt.fleet.whatif import (
     smallest_groups,
     to_watch,
 )
+from mpt.tracking.settings import Settings
+from mpt.tracking.spread import Spread, Watch, watch_next
 
 TABLE = """vehicle,class,count
 a,truck,90

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mpt.federation.rounds import Exchange
-from mpt.methods.protocol import Cost, Local, Now
+from mpt.methods.method import Cost, Now
+from mpt.protocol.local import Local
 
 RARE, CLASSES, D = 2, 5, 10
 

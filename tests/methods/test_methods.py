@@ -9,8 +9,8 @@ from mpt.methods import METHODS, MethodError, find_method, version_of
 from mpt.methods.ccvr import calibrate, class_moments, draw, gaussians
 from mpt.methods.drift import drift_weights
 from mpt.methods.icarl import Cosine
-from mpt.methods.messages import pack, total, unpack
 from mpt.methods.simple import Linear
+from mpt.protocol.messages import pack, total, unpack
 
 from .fleet import CLASSES, RARE, D, Fleet
 

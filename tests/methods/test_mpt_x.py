@@ -7,9 +7,9 @@ import pytest
 
 import mpt
 from mpt.core.cross import Still
-from mpt.federation.cross_request import CrossRequest
 from mpt.federation.rounds import Exchange
 from mpt.methods import find_method
+from mpt.protocol.cross_request import CrossRequest
 
 from .fleet import CLASSES, RARE, D, Fleet
 

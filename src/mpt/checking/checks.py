@@ -11,14 +11,14 @@ import numpy as np
 from mpt.checking.observed import Make, Seen, Sent, observe
 from mpt.checking.vehicles import OnVehicleError
 from mpt.checking.world import World
+from mpt.checkpoint import CheckpointError
 from mpt.core import ClassStatistics, StatisticsError
 from mpt.core.cross import Still
-from mpt.federation.checkpoint import CheckpointError
-from mpt.federation.cross_request import CrossRequest
 from mpt.methods import MethodError, file_of, find_method
-from mpt.methods.messages import unpack
-from mpt.methods.protocol import Training
+from mpt.methods.method import Training
 from mpt.methods.simple import Reference
+from mpt.protocol.cross_request import CrossRequest
+from mpt.protocol.messages import unpack
 
 TOLERANCE = 1e-3
 """Relative; messages are float32."""

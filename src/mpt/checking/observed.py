@@ -11,13 +11,14 @@ import numpy as np
 
 from mpt.checking.vehicles import apart, carried
 from mpt.checking.world import PLAN, World
+from mpt.checkpoint import Checkpoint, load, save
 from mpt.core.validation import Floats, Ints
-from mpt.federation.checkpoint import Checkpoint, load, save
 from mpt.federation.engine import State
 from mpt.federation.evaluation import evaluate, look
 from mpt.federation.stored import predictions
 from mpt.methods import Method, MethodError
-from mpt.methods.protocol import Answer, Local, Now
+from mpt.methods.method import Now
+from mpt.protocol.local import Answer, Local
 from mpt.tables import Tables
 
 Make = Callable[[], Method]

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from mpt.core.value import Value
-from mpt.methods.protocol import Answer, Cost, Now
+from mpt.methods.method import Cost, Now
+from mpt.protocol.local import Answer
 
 
 class OnVehicleError(RuntimeError):

@@ -3,14 +3,12 @@
 import importlib
 import os
 import re
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from mpt.data.dataset import Dataset, Split
 from mpt.data.errors import DataError
 from mpt.data.request import Request
 from mpt.data.resize import resized
+from mpt.files import current_folder_importable
 
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _WANTED = "a Dataset or (classes, train_images, train_labels, test_images, test_labels)"
@@ -63,14 +61,3 @@ def _as_dataset(request: Request, name: str, result: object) -> Dataset:
 
 def _told(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
-
-
-@contextmanager
-def current_folder_importable() -> Iterator[None]:
-    """Inside, modules are looked for in the current folder first."""
-    before = list(sys.path)
-    sys.path.insert(0, os.getcwd())
-    try:
-        yield
-    finally:
-        sys.path[:] = before

@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpt import __version__
 from mpt.data.dataset import SPLITS, Holding, Split
 from mpt.data.errors import DataError
 from mpt.data.folder import SUFFIXES
 from mpt.data.registry import hold
 from mpt.data.request import Request, split_options
+from mpt.version import __version__
 
 VERSION = 1
 """Of this layout and of what `hold` makes of a file; to be raised with either."""

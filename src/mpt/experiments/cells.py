@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mpt.config import ConfigError, RunConfig, read_toml
-from mpt.federation.files import TakenError, alone, write_atomically
+from mpt.files import TakenError, alone, write_atomically
 from mpt.methods import file_of, find_method, version_of
 from mpt.tables import Tables
 

@@ -24,7 +24,7 @@ from mpt.experiments.results import Results
 from mpt.experiments.sets import parse_sources
 from mpt.experiments.sweep import Swept, sweep
 from mpt.experiments.tables import Table
-from mpt.federation.files import write_atomically
+from mpt.files import write_atomically
 
 SIZE = (720.0, 380.0)
 """Of the figures' files: about two columns of a paper."""

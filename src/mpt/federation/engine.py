@@ -18,7 +18,6 @@ from mpt.federation.grouped import Groups, chunks, group
 from mpt.federation.partition import Partition, PartitionError, by_vehicle, concentrate
 from mpt.federation.plan import Plan
 from mpt.federation.presence import Presence
-from mpt.federation.scenario import PlanError, check_vehicles
 from mpt.federation.trainers import fast_trainer
 from mpt.federation.trainings import TRAININGS, Job, Samples, Trainer, participants, train_plain
 from mpt.learning import Classifier, build, embed, numpy_generator
@@ -26,7 +25,8 @@ from mpt.learning.folded import FoldedEmbedder
 from mpt.learning.graphed import can_be_graphed
 from mpt.learning.training import channels_last
 from mpt.methods import Method, find_method
-from mpt.methods.protocol import Training
+from mpt.methods.method import Training
+from mpt.scenario import PlanError, check_vehicles
 
 Progress = Callable[[int, Sequence[Row]], None]
 """Called after every round with its number and its rows."""

@@ -27,7 +27,7 @@ from mpt.federation.trainings import TRAININGS
 from mpt.learning import numpy_generator
 from mpt.methods import Cost, Local, Method, MethodError, Now
 from mpt.methods.icarl import Cosine
-from mpt.methods.protocol import Readout, Training
+from mpt.methods.method import Readout, Training
 
 
 @dataclass(frozen=True)

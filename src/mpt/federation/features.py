@@ -12,13 +12,14 @@ from torch import Tensor
 
 from mpt.core import ClassStatistics, CrossStatistics
 from mpt.core.validation import Floats, Ints
-from mpt.federation.cross_request import CrossRequest
 from mpt.federation.grouped import ENTRIES, cross_statistics, statistics
 from mpt.federation.metrics import confusion_matrix
-from mpt.federation.request import StatisticsRequest
 from mpt.federation.stored import predictions
 from mpt.methods import MethodError
-from mpt.methods.protocol import Local, Readout
+from mpt.methods.method import Readout
+from mpt.protocol.cross_request import CrossRequest
+from mpt.protocol.local import Local
+from mpt.protocol.request import StatisticsRequest
 
 if TYPE_CHECKING:
     from mpt.federation.engine import Federation

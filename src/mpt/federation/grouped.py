@@ -11,8 +11,8 @@ from mpt.core import ClassStatistics, CrossStatistics
 from mpt.core.equations import span_basis
 from mpt.core.rounding import projection_rounding
 from mpt.core.validation import Floats
-from mpt.federation.cross_request import CrossRequest
-from mpt.federation.request import StatisticsRequest
+from mpt.protocol.cross_request import CrossRequest
+from mpt.protocol.request import StatisticsRequest
 
 ENTRIES = 2**26
 """Of the largest array that is made at a time, half a gigabyte in float64; more vehicles are taken in several goes."""

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
-from mpt.federation.scenario import Event, PlanError, check_rounds
 from mpt.learning import Settings
+from mpt.scenario import Event, PlanError, check_rounds
 
 Engine = Literal["fast", "plain"]
 PartitionName = Literal["concentrate", "vehicle"]

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from mpt.federation.plan import Plan
-from mpt.federation.scenario import Event, departure, left_after, present
 from mpt.federation.trainings import TRAININGS
-from mpt.methods.protocol import Training
+from mpt.methods.method import Training
+from mpt.scenario import Event, departure, left_after, present
 
 
 @dataclass(frozen=True)

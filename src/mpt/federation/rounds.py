@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from mpt.core import ClassStatistics, StatisticsError
-from mpt.federation.request import StatisticsRequest
-from mpt.methods.protocol import Answer, Cost, Local
+from mpt.methods.method import Cost
+from mpt.protocol.local import Answer, Local
+from mpt.protocol.request import StatisticsRequest
 
 
 @dataclass(frozen=True, eq=False)

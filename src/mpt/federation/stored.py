@@ -8,7 +8,8 @@ import numpy as np
 from mpt.core.validation import Floats, Ints
 from mpt.federation.metrics import confusion_matrix
 from mpt.methods import MethodError
-from mpt.methods.protocol import Local, Readout
+from mpt.methods.method import Readout
+from mpt.protocol.local import Local
 
 
 def predictions(readout: Readout, test: Floats, num_classes: int) -> Ints:

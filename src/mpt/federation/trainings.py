@@ -16,7 +16,7 @@ from mpt.learning import (
     numpy_generator,
     train,
 )
-from mpt.methods.protocol import Training
+from mpt.methods.method import Training
 
 
 @dataclass(frozen=True)

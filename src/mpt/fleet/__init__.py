@@ -3,14 +3,14 @@
 Nothing here needs torch or Flower; `docs/fleet.md` has the protocol on a page.
 """
 
-from mpt.federation.request import StatisticsRequest
-from mpt.fleet.errors import FleetError
 from mpt.fleet.log import DecisionLog
-from mpt.fleet.question import Question
-from mpt.fleet.roster import Decision, Member, Roster
-from mpt.fleet.settings import Settings
 from mpt.fleet.store import Checkpoint, FileStore, SqliteStore, Store, StoreError, open_store
-from mpt.fleet.tracker import Outcome, Tracker
+from mpt.protocol.question import Question
+from mpt.protocol.request import StatisticsRequest
+from mpt.tracking.errors import FleetError
+from mpt.tracking.roster import Decision, Member, Roster
+from mpt.tracking.settings import Settings
+from mpt.tracking.tracker import Outcome, Tracker
 
 __all__ = [
     "Checkpoint",

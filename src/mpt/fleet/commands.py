@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mpt.fleet.errors import FleetError
 from mpt.fleet.metrics import prometheus
-from mpt.fleet.roster import STATES, printable
 from mpt.fleet.status import Status, read_status
 from mpt.fleet.store import open_store
 from mpt.fleet.whatif_command import whatif
+from mpt.tracking.errors import FleetError
+from mpt.tracking.roster import STATES, printable
 
 _WIDEST = 1000
 _ROWS = 20

@@ -20,15 +20,15 @@ import torch
 from torch import Tensor, nn
 
 from mpt.core import NearestClassMean
-from mpt.federation.files import write_atomically
-from mpt.fleet import state as states
-from mpt.fleet.errors import FleetError
-from mpt.fleet.prototypes import readout_of
+from mpt.files import write_atomically
 from mpt.fleet.server import unpacked
 from mpt.fleet.store import TRACKER, Checkpoint, Store, StoreError
 from mpt.fleet.vehicle import load
 from mpt.learning import Classifier, build
 from mpt.learning.augmentation import normalise
+from mpt.tracking import state as states
+from mpt.tracking.errors import FleetError
+from mpt.tracking.prototypes import readout_of
 
 EXTENSIONS = {"onnx": ".onnx", "torchscript": ".pt"}
 METADATA = "mpt.json"

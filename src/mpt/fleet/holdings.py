@@ -9,8 +9,8 @@ import torch
 from mpt.data import Dataset, Holding, Split, load
 from mpt.federation.partition import concentrate
 from mpt.federation.trainings import Samples
-from mpt.fleet.errors import FleetError
 from mpt.learning import numpy_generator
+from mpt.tracking.errors import FleetError
 
 
 def shared(dataset: Dataset, vehicle: int, vehicles: int, *, rare: str, remaining: float, seed: int) -> Samples:

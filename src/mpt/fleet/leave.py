@@ -5,7 +5,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from mpt.federation.files import write_atomically
+from mpt.files import write_atomically
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from mpt.federation.files import owners, private_folder
-from mpt.fleet.errors import FleetError
-from mpt.fleet.roster import Decision
+from mpt.files import owners, private_folder
+from mpt.tracking.errors import FleetError
+from mpt.tracking.roster import Decision
 
 
 def stamp(time: datetime) -> str:

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from mpt.core.health import VERDICTS
-from mpt.fleet.roster import STATES
 from mpt.fleet.status import ClassStatus, Status, TrackedStatus, VehicleStatus
+from mpt.tracking.roster import STATES
 
 Sample = tuple[dict[str, str], float]
 CLASS_STATES = ("trained", "suspected", "departed")

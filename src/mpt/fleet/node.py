@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mpt.fleet.errors import FleetError
+from mpt.tracking.errors import FleetError
 
 KEYS = {
     "dataset": "any dataset name of `mpt run`: folder:PATH, parquet:PREFIX, npz:PATH, pkg.module:function, ...",

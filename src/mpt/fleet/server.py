@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Arrays, Ask, Failure, Farewells, Kind, Node, Reply, Transport, fingerprint, nbytes
-from mpt.fleet.roster import Decision, check_id, printable, titled
 from mpt.fleet.store import SCORES, TRACKER, Store
-from mpt.fleet.tracker import Outcome, Tracker
 from mpt.fleet.vehicle import arrays, tensors
 from mpt.learning import Classifier, LearningError, RunningAverage
+from mpt.tracking.errors import FleetError
+from mpt.tracking.roster import Decision, check_id, printable, titled
+from mpt.tracking.tracker import Outcome, Tracker
 
 Log = Callable[[Collection[Decision]], None]
 Scores = Mapping[str, Any]

@@ -11,11 +11,11 @@ import numpy as np
 
 from mpt.core import NearestClassMean, StatisticsError
 from mpt.core.health import Verdict
-from mpt.fleet import state as states
 from mpt.fleet.log import stamp
-from mpt.fleet.roster import STATES, State
-from mpt.fleet.state import Tracked, TrackerState
 from mpt.fleet.store import SCORES, TRACKER, Checkpoint, Store, StoreError
+from mpt.tracking import state as states
+from mpt.tracking.roster import STATES, State
+from mpt.tracking.state import Tracked, TrackerState
 
 _NOTHING: Mapping[str, Any] = {}
 

@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from mpt.federation.files import private_folder, write_atomically
-from mpt.fleet.errors import FleetError
+from mpt.files import private_folder, write_atomically
+from mpt.tracking.errors import FleetError
 
 _MAGIC = b"MPT store 1\n"
 _LENGTH = struct.Struct("<Q")

@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 
 from mpt.federation.trainings import Samples
-from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Arrays, Ask, Reply, fingerprint
-from mpt.fleet.question import Question
 from mpt.learning import Classifier, Settings, embed, generator, train
 from mpt.learning.training import channels_last
+from mpt.protocol.question import Question
+from mpt.tracking.errors import FleetError
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from mpt.core.validation import Floats, Ints
-from mpt.fleet.errors import FleetError
-from mpt.fleet.roster import LONGEST_ID
-from mpt.fleet.settings import Settings
-from mpt.fleet.spread import Spread
+from mpt.tracking.errors import FleetError
+from mpt.tracking.roster import LONGEST_ID
+from mpt.tracking.settings import Settings
+from mpt.tracking.spread import Spread
 
 COLUMNS = ("vehicle", "class", "count")
 _MOST = 10**12

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from mpt.fleet import whatif as tables
-from mpt.fleet.errors import FleetError
-from mpt.fleet.settings import Settings
-from mpt.fleet.spread import Spread
+from mpt.tracking.errors import FleetError
+from mpt.tracking.settings import Settings
+from mpt.tracking.spread import Spread
 
 _PROSE = 80
 _WIDEST = 1000

@@ -1,7 +1,8 @@
 """Methods that keep a departed class alive, one file each, behind one protocol."""
 
-from mpt.methods.protocol import Cost, Local, Method, Now, Readout
+from mpt.methods.method import Cost, Method, Now, Readout
 from mpt.methods.registry import METHODS, MethodError, file_of, find_method, version_of
+from mpt.protocol.local import Local
 
 __all__ = [
     "METHODS",

@@ -6,9 +6,10 @@ from typing import ClassVar
 import numpy as np
 
 from mpt.core.validation import Floats, Ints
-from mpt.methods.messages import pack, total, unpack
-from mpt.methods.protocol import Local, Now, Training
+from mpt.methods.method import Now, Training
 from mpt.methods.simple import Linear
+from mpt.protocol.local import Local
+from mpt.protocol.messages import pack, total, unpack
 
 
 def class_moments(features: Floats, labels: Ints, num_classes: int, origin: Floats) -> tuple[Floats, Floats, Floats]:

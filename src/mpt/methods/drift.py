@@ -10,9 +10,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from mpt.core.validation import Floats
-from mpt.federation.request import unit
-from mpt.methods.messages import pack, total, unpack
-from mpt.methods.protocol import Local, Now, Training
+from mpt.methods.method import Now, Training
+from mpt.protocol.local import Local
+from mpt.protocol.messages import pack, total, unpack
+from mpt.protocol.request import unit
 
 Budget = Literal["remaining", "all"]
 

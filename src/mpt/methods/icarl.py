@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpt.core.validation import Floats, Ints
-from mpt.federation.request import unit
-from mpt.methods.protocol import Now, Training
+from mpt.methods.method import Now, Training
+from mpt.protocol.request import unit
 
 
 @dataclass(frozen=True)

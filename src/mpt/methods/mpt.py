@@ -10,8 +10,8 @@ from mpt.core import Deposit, Reconstruction, deposit, reconstruct
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.core.health import VERDICTS
 from mpt.core.validation import Floats
-from mpt.federation.request import StatisticsRequest
-from mpt.methods.protocol import Now, Training
+from mpt.methods.method import Now, Training
+from mpt.protocol.request import StatisticsRequest
 
 
 def note(now: Now, kept: Deposit, rec: Reconstruction) -> None:

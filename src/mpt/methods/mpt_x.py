@@ -10,9 +10,10 @@ from mpt.core.cross import Still
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.core.validation import Floats
 from mpt.core.value import Value
-from mpt.federation.cross_request import CrossRequest
+from mpt.methods.method import Now, Training
 from mpt.methods.mpt import note
-from mpt.methods.protocol import Local, Now, Training
+from mpt.protocol.cross_request import CrossRequest
+from mpt.protocol.local import Local
 
 
 @dataclass(frozen=True, eq=False)

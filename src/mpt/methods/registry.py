@@ -14,9 +14,9 @@ from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.methods import drift, simple
 from mpt.methods.ccvr import Ccvr
 from mpt.methods.icarl import Icarl
+from mpt.methods.method import Method, Training
 from mpt.methods.mpt import Mpt, MptLite, parts
 from mpt.methods.mpt_x import MptX
-from mpt.methods.protocol import Method, Training
 
 Make = Callable[[float, float], Method]
 

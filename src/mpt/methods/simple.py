@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from mpt.core.validation import Floats, Ints
-from mpt.methods.protocol import Now, Training
+from mpt.methods.method import Now, Training
 
 
 @dataclass(frozen=True)

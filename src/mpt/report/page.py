@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from mpt.federation.files import write_atomically
+from mpt.files import write_atomically
 from mpt.report.classes import MOST_COLUMNS, confusions, moments, others_table
 from mpt.report.errors import ReportError
 from mpt.report.health import health_table

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from mpt.commands import app
 from mpt.data import load
-from mpt.federation.files import alone
+from mpt.files import alone
 from mpt.fleet.flower.check import check
 from mpt.fleet.flower.config import AppConfig, settings
 from mpt.fleet.flower.server_app import serve

@@ -17,7 +17,7 @@ for package in ("torch", "flwr", "cryptography", "PIL"):
 
 from PIL import Image
 
-from mpt.federation.files import alone
+from mpt.files import alone
 from mpt.fleet import FleetError
 from mpt.fleet.flower.loopback import CONNECTION, Loopback, program
 from mpt.fleet.flower.supernode import ENDED, NO_GOODBYE, SuperNode, keep, leave_path

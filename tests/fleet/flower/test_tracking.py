@@ -15,8 +15,8 @@ from mpt.fleet import FleetError, Tracker, open_store
 from mpt.fleet.flower.mods import HELD_OUT, answer_statistics, held_out
 from mpt.fleet.flower.tracking import Tracking, ask_statistics
 from mpt.fleet.status import read_status
-from tests.fleet.fleets import RARE, C, D, paper_fleet, tracker, whats
 from tests.fleet.flower.grids import DirectGrid, identified
+from tests.tracking.fleets import RARE, C, D, paper_fleet, tracker, whats
 
 NAMES = "abcd"
 

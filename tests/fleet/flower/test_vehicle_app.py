@@ -12,13 +12,13 @@ import torch
 from PIL import Image
 
 from mpt.data import load
-from mpt.federation.request import StatisticsRequest
 from mpt.fleet import FleetError
 from mpt.fleet.exchange import Ask
 from mpt.fleet.flower.config import AppConfig, known
 from mpt.fleet.flower.vehicle_app import role, vehicle_of
 from mpt.fleet.node import NodeConfig
 from mpt.fleet.vehicle import arrays
+from mpt.protocol.request import StatisticsRequest
 
 
 def test_a_vehicle_of_one_class_and_train_alone(tmp_path):

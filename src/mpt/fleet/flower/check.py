@@ -11,9 +11,7 @@ import torch
 
 from mpt.data import DataError, hold_test
 from mpt.data.encoded import SMALLEST_SIDE
-from mpt.federation.files import TakenError, alone
-from mpt.federation.scenario import PlanError, parse_events
-from mpt.fleet.errors import FleetError
+from mpt.files import TakenError, alone
 from mpt.fleet.exchange import nbytes
 from mpt.fleet.flower.config import AppConfig, examined, names
 from mpt.fleet.flower.given import given
@@ -22,6 +20,8 @@ from mpt.fleet.server import differing
 from mpt.fleet.store import SqliteStore, open_store
 from mpt.fleet.vehicle import arrays
 from mpt.learning import LearningError
+from mpt.scenario import PlanError, parse_events
+from mpt.tracking.errors import FleetError
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Annotated
 import click
 import typer
 
-from mpt.fleet.errors import FleetError
 from mpt.fleet.leave import LeaveFile
+from mpt.tracking.errors import FleetError
 
 vehicle = typer.Typer()
 _Key = Annotated[Path, typer.Option(help="the vehicle's private key, by which the server knows it")]

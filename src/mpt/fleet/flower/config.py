@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, get_args
 
-from mpt.fleet.errors import FleetError
 from mpt.fleet.server import Rules
-from mpt.fleet.settings import Settings as TrackerSettings
-from mpt.fleet.settings import Variant
 from mpt.learning import Settings
 from mpt.learning.augmentation import AUGMENTATIONS
+from mpt.tracking.errors import FleetError
+from mpt.tracking.settings import Settings as TrackerSettings
+from mpt.tracking.settings import Variant
 
 _KINDS = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 

@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mpt.fleet.errors import FleetError
 from mpt.fleet.flower.loopback import Loopback
 from mpt.fleet.flower.server_app import tracked_classes
 from mpt.fleet.flower.supernode import leave_path
 from mpt.fleet.leave import LeaveFile
+from mpt.tracking.errors import FleetError
 
 VEHICLES, ROUNDS, LEAVES_AFTER = 4, 5, 2
 SETTINGS = {

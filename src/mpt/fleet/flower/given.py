@@ -9,7 +9,7 @@ from typing import Any
 import click
 from flwr.common.config import parse_config_args
 
-from mpt.fleet.errors import FleetError
+from mpt.tracking.errors import FleetError
 
 _PAIR = re.compile(r"(\S+?)=(\'[^\']*\'|\"[^\"]*\"|\S+)")
 """What Flower takes for a setting; it passes over everything else in silence."""

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from mpt.fleet.errors import FleetError
+from mpt.tracking.errors import FleetError
 
 CONNECTION = "mpt"
 """Not "fleet": where there is a folder of that name, flwr takes it for an app's."""

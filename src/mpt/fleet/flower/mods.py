@@ -14,12 +14,12 @@ from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp.typing import ClientAppCallable, Mod
 from numpy.typing import ArrayLike
 
-from mpt.federation.request import StatisticsRequest
 from mpt.fleet import node
-from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Reply
 from mpt.fleet.flower.records import MODEL, TYPES, read_ask, reply_content
 from mpt.fleet.leave import LeaveFile
+from mpt.protocol.request import StatisticsRequest
+from mpt.tracking.errors import FleetError
 
 Embed = Callable[[ArrayRecord, Context], tuple[ArrayLike, ArrayLike]]
 """From the global model and the vehicle's context to features (n, d) and labels (n,) of all its training samples."""

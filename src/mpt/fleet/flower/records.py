@@ -6,9 +6,9 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
-from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Arrays, Ask, Reply
-from mpt.fleet.roster import printable
+from mpt.tracking.errors import FleetError
+from mpt.tracking.roster import printable
 
 MODEL, ASK, REPLY, REFERENCE, FEATURES = "model", "mpt.ask", "mpt.reply", "mpt.reference.", "mpt.features"
 TYPES = {"train": "train", "report": "query.class_stats"}

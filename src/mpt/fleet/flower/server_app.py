@@ -11,11 +11,9 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-import mpt
 from mpt.data import hold_test
-from mpt.federation.files import TakenError, alone, private_folder
 from mpt.federation.trainings import Samples
-from mpt.fleet.errors import FleetError
+from mpt.files import TakenError, alone, private_folder
 from mpt.fleet.flower.config import AppConfig, dashed, names
 from mpt.fleet.flower.transport import FlowerTransport
 from mpt.fleet.holdings import loaded, named, samples
@@ -23,9 +21,11 @@ from mpt.fleet.judge import judge
 from mpt.fleet.log import DecisionLog, append, now, stamp
 from mpt.fleet.server import VERSION, Finished, Scores, Server
 from mpt.fleet.store import SqliteStore, open_store
-from mpt.fleet.tracker import Tracker
 from mpt.fleet.vehicle import arrays
 from mpt.learning import Classifier, build
+from mpt.tracking.errors import FleetError
+from mpt.tracking.tracker import Tracker
+from mpt.version import __version__
 
 _MAY_CHANGE = ("num_rounds", "state", "deadline", "quorum", "least", "wait", "tries", "events", "fail", "test")
 """What may differ between a run and the one that goes on with it."""
@@ -149,7 +149,7 @@ def key_of(config: AppConfig, ready: Ready) -> dict[str, Any]:
     """What a checkpoint must agree in, to be gone on from."""
     key = {name: value for name, value in asdict(config).items() if name not in _MAY_CHANGE}
     built = {"in_channels": ready.model.in_channels, "image_size_used": ready.model.image_size}
-    return {**key, **built, VERSION: mpt.__version__, "class_names": list(ready.classes)}
+    return {**key, **built, VERSION: __version__, "class_names": list(ready.classes)}
 
 
 def folder_of(config: AppConfig) -> Path | None:

@@ -15,11 +15,11 @@ from types import FrameType
 
 from mpt.data import DataError, hold, load
 from mpt.data.encoded import SMALLEST_SIDE
-from mpt.federation.files import TakenError, alone
-from mpt.fleet.errors import FleetError
+from mpt.files import TakenError, alone
 from mpt.fleet.flower.given import given
 from mpt.fleet.leave import LeaveFile
 from mpt.fleet.node import NodeConfig
+from mpt.tracking.errors import FleetError
 
 PAUSE = 0.2
 PR_SET_PDEATHSIG = 1

@@ -14,16 +14,16 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp import Grid
 
-from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Ask, Failure, Farewells, Node, Reply
 from mpt.fleet.flower.mods import HELD_OUT
 from mpt.fleet.flower.records import arrays_of
 from mpt.fleet.flower.transport import FlowerTransport, Ids
 from mpt.fleet.log import DecisionLog
-from mpt.fleet.roster import Decision, check_id, titled
-from mpt.fleet.state import TrackerState
 from mpt.fleet.store import TRACKER, Store, refuse_if_ahead
-from mpt.fleet.tracker import Outcome, Tracker
+from mpt.tracking.errors import FleetError
+from mpt.tracking.roster import Decision, check_id, titled
+from mpt.tracking.state import TrackerState
+from mpt.tracking.tracker import Outcome, Tracker
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 """The `evaluate_fn` of Flower's strategies."""

@@ -8,9 +8,9 @@ from typing import Literal
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Ask, Failure, Node, Reply
 from mpt.fleet.flower.records import TYPES, ask_content, read_reply
+from mpt.tracking.errors import FleetError
 
 Ids = Literal["node", "partition"]
 

@@ -9,8 +9,6 @@ from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from mpt.data import Dataset, Holding, hold, hold_kept
-from mpt.federation.scenario import left_after, parse_events, present
-from mpt.fleet.errors import FleetError
 from mpt.fleet.exchange import Ask
 from mpt.fleet.flower.config import AppConfig, dashed, known
 from mpt.fleet.flower.records import FEATURES, absence, array_record, arrays_of, read_ask, reply_content
@@ -19,6 +17,8 @@ from mpt.fleet.leave import LeaveFile
 from mpt.fleet.node import NodeConfig
 from mpt.fleet.vehicle import Vehicle
 from mpt.learning import build, numpy_generator
+from mpt.scenario import left_after, parse_events, present
+from mpt.tracking.errors import FleetError
 
 
 def vehicle_app(**defaults: Any) -> ClientApp:

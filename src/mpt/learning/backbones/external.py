@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mpt.data.function import current_folder_importable
+from mpt.files import current_folder_importable
 from mpt.learning.errors import LearningError
 
 

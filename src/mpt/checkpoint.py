@@ -1,0 +1,105 @@
+"""A run between two rounds as a file, whole or not there; the two latest of a folder are kept."""
+
+import hashlib
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from mpt.federation.engine import State
+from mpt.files import write_atomically
+
+if TYPE_CHECKING:
+    from mpt.tables import Tables
+
+_MAGIC = b"MPT checkpoint 1\n"
+_KEPT = 2
+
+
+class CheckpointError(ValueError):
+    """A checkpoint cannot be written or read; the message says why."""
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """What a run goes on from.
+
+    Attributes:
+        key: stands for everything that determines the numbers; another key's checkpoint is none of this run.
+        seed: the one that is under way.
+        state: of its federation; None where it has not begun.
+        tables: what has been measured so far, of earlier seeds too.
+    """
+
+    key: str
+    seed: int
+    state: State | None
+    tables: "Tables"
+
+    @property
+    def round(self) -> int:
+        """The last round that is done."""
+        return 0 if self.state is None else self.state.round
+
+
+def save(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write it, and remove those that are no longer needed.
+
+    Raises:
+        CheckpointError: where a method keeps something that cannot be pickled.
+    """
+    content = io.BytesIO()
+    try:
+        torch.save(vars(checkpoint), content)
+    except Exception as error:  # pickle raises whatever the object raises
+        raise CheckpointError(f"what a method keeps cannot be pickled ({error})") from error
+    data = content.getvalue()
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{checkpoint.seed:04d}-{checkpoint.round:06d}.checkpoint"
+    write_atomically(path, _MAGIC + hashlib.sha256(data).digest() + data)
+    for old in _files(folder)[:-_KEPT]:
+        old.unlink()
+
+
+def load(folder: Path, key: str, *, device: str, say: Callable[[str], None]) -> Checkpoint | None:
+    """The latest whole checkpoint with this key; None where there is none. What is damaged is said."""
+    for path in reversed(_files(folder)):
+        try:
+            found = _read(path, device)
+        except CheckpointError as error:
+            say(f"{path} is damaged ({error}), so the run goes on from before it")
+            continue
+        if found.key == key:
+            return found
+    return None
+
+
+def remove(folder: Path) -> None:
+    """Remove the checkpoints of a folder, and the folder where nothing else is in it."""
+    for path in (*_files(folder), *folder.glob(".*.checkpoint.partial")):
+        path.unlink(missing_ok=True)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.checkpoint"))
+
+
+def _read(path: Path, device: str) -> Checkpoint:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"it cannot be read: {error.strerror}") from None
+    start = len(_MAGIC) + hashlib.sha256().digest_size
+    if not data.startswith(_MAGIC):
+        raise CheckpointError("it does not begin as one")
+    if hashlib.sha256(data[start:]).digest() != data[len(_MAGIC) : start]:
+        raise CheckpointError("it is not as it was written")
+    try:
+        return Checkpoint(**torch.load(io.BytesIO(data[start:]), map_location=device, weights_only=False))
+    except Exception as error:  # unpickling raises whatever a class raises
+        raise CheckpointError(f"{type(error).__name__}: {error}") from error

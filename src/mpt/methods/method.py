@@ -1,0 +1,128 @@
+"""What a method is: how a departed class is kept alive, apart from training, data and readout.
+
+A method runs on the server. It is told when the class departs, and asked in later rounds what the class looks like now.
+Whatever it learns from vehicles it asks for, as bytes, so that its cost is what it sends and takes.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from mpt.core import ClassStatistics, StatisticsError
+from mpt.core.validation import Floats, Ints
+from mpt.protocol.local import Answer
+from mpt.protocol.request import StatisticsRequest
+
+Training = Literal["held-out", "continued", "fedlc", "live"]
+"""The trainings that methods read: remaining samples held out after the departure, trained on, with FedLC's loss, and
+one without a departure."""
+
+
+class Readout(Protocol):
+    """Anything that recognises classes by features."""
+
+    def predict(self, features: Floats) -> Ints:
+        """The class of each row of `features` (N, d)."""
+        ...
+
+
+@dataclass
+class Cost:
+    """What a method sent and took in one round.
+
+    Attributes:
+        bytes_up: from all vehicles to the server.
+        bytes_down: from the server to all vehicles.
+        messages: questions that the server sent, to all vehicles each.
+        vehicle_seconds: on all vehicles together, without the forward pass that every method needs.
+        server_seconds: on the server.
+    """
+
+    bytes_up: int = 0
+    bytes_down: int = 0
+    messages: int = 0
+    vehicle_seconds: float = 0.0
+    server_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Now:
+    """One round as the server sees it, after the vehicles have received its global model.
+
+    Attributes:
+        round: its number.
+        departed: the class in question.
+        num_classes: C.
+        head: the classifier head: weight (C, d) and bias (C,).
+        report: asks all present vehicles for statistics and merges their answers; with `staying=True`, only those that
+            do not leave after this round.
+        ask: sends a question to all present vehicles and gives back their answers, a `bytes` each, as they arrive.
+        reference: what no method may know, for the rows that are there to compare with: "test" is the test samples'
+            mean feature of the departed class, "train" that of all its training samples, departed ones included.
+        rng: for methods that draw.
+        cost: what the method has sent and taken so far.
+        notes: what `note` was given.
+        held_out: the departed classes, where their remaining samples are held out of training; vehicles are told.
+    """
+
+    round: int
+    departed: int
+    num_classes: int
+    head: tuple[Floats, Floats]
+    report: Callable[..., ClassStatistics]
+    ask: Callable[[bytes, Answer], Iterator[bytes]]
+    reference: Callable[[Literal["test", "train"]], Floats]
+    rng: np.random.Generator
+    held_out: tuple[int, ...] = ()
+    cost: Cost = field(default_factory=Cost)
+    notes: dict[str, float] = field(default_factory=dict)
+
+    def prototype(self) -> Floats:
+        """(d,): the class's mean over the samples that are there, without a scatter; NaN where there are none."""
+        mean: Floats = self.report(self.request(scatter=False)).means[self.departed]
+        return mean
+
+    def note(self, **numbers: float) -> None:
+        """Numbers for the diagnostics: each becomes a column of `diagnostics.csv`."""
+        for name, value in numbers.items():
+            if name in ("seed", "round", "method") or not isinstance(value, int | float | np.number):
+                raise StatisticsError(f"note: {name} = {value!r}, should be a number under a name of its own")
+        self.notes.update(numbers)
+
+    def request(self, **options: Any) -> StatisticsRequest:
+        """A request for this round's statistics that watches the departed class."""
+        watched = (self.departed,)
+        return StatisticsRequest(self.round, self.num_classes, watched=watched, held_out=self.held_out, **options)
+
+
+class Method(Protocol):
+    """How a departed class is kept alive.
+
+    A method that cannot `track` before a departure says so with `needs_departure = True`; as long as the class is there
+    its row shows the class's prototype as measured. One that takes long says `slow = True`: a plan may read it out less
+    often. One that trains something of its own says `trains = True`, which is a column of the paper's Table 1. One that
+    finds where the samples are of a class that nobody trains any more may say `outward = True`: its prototype is read
+    out by `NearestClassMean.outwards`, Eq. (X10), but for the cosine readout; its distance to the truth is measured
+    where it is. A method may have a `version`, an int, 1 where it is left out: raise it when the method's numbers
+    change, and `mpt reproduce` computes the cells that have it again.
+    """
+
+    @property
+    def name(self) -> str:
+        """Of the row in tables."""
+        ...
+
+    @property
+    def training(self) -> Training:
+        """Which training's model it reads."""
+        ...
+
+    def depart(self, now: Now) -> Any:
+        """In the last round with the departing vehicle: what the server keeps."""
+        ...
+
+    def track(self, kept: Any, now: Now) -> tuple[Any, Floats | Readout]:
+        """In a later round: what the server keeps from now on, and either the class's prototype (d,) or a readout."""
+        ...

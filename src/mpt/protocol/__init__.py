@@ -1,0 +1,12 @@
+"""What travels between a server and its vehicles, and what a vehicle answers: requests, answers, messages.
+
+It is the same on one machine and on Flower. Every question and every answer is bytes, versioned and without pickle.
+"""
+
+from mpt.protocol.cross_request import CrossRequest
+from mpt.protocol.local import Answer, Local
+from mpt.protocol.messages import pack, total, unpack
+from mpt.protocol.question import Question
+from mpt.protocol.request import StatisticsRequest
+
+__all__ = ["Answer", "CrossRequest", "Local", "Question", "StatisticsRequest", "pack", "total", "unpack"]

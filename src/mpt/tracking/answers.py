@@ -1,0 +1,249 @@
+"""A round's answers: checked one by one, and merged as they come."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from mpt.core import ClassStatistics, CrossStatistics, StatisticsError
+from mpt.core.validation import Floats, Ints, same
+from mpt.protocol.cross_request import CrossRequest
+from mpt.protocol.question import Question, parts
+from mpt.tracking.roster import check_id
+from mpt.tracking.settings import Settings
+
+_ENVELOPE = 4 + 4 + 8 + 16 + 16 + 4
+_LARGEST = {"sums": 1e18, "earlier": 1e18, "squares": 1e36, "scatter": 1e36, "gram": 1e36, "cross": 1e36}
+_MOST_SAMPLES = 10**8
+_ROUNDING = 1e-3
+_HALVES = 1e-2
+"""What may be off where float16 numbers are squared."""
+_SMALLEST = 1e-30
+
+
+class Earlier(NamedTuple):
+    """A round's samples under a reference model: counts (C,), and means (C, d), a row of NaN where there are none."""
+
+    counts: Ints
+    means: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """One round's statistics, in which the holders of watched classes can still be told apart.
+
+    Only their reports are kept; those of all others are merged. A vehicle holds a watched class where it has at least
+    `release_share` of the class's samples in this round, so at most 1 / `release_share` reports a class are kept.
+
+    Attributes:
+        round: the round.
+        rest: the merged reports of all other vehicles; None where there are none.
+        holders: the report of each holder, by id.
+        earlier: the samples of those who have the model, by the round of each reference model.
+    """
+
+    round: int
+    rest: ClassStatistics | None
+    holders: Mapping[str, ClassStatistics]
+    earlier: Mapping[int, Earlier] = field(default_factory=dict)
+
+    @cached_property
+    def everybody(self) -> ClassStatistics:
+        """The merged reports of all vehicles."""
+        merged = self.without(())
+        assert merged is not None
+        return merged
+
+    def without(self, vehicles: Collection[str]) -> ClassStatistics | None:
+        """The merged reports of all vehicles but these holders; None where nobody is left."""
+        staying = [stats for v, stats in sorted(self.holders.items()) if v not in vehicles]
+        parts = [*([] if self.rest is None else [self.rest]), *staying]
+        return ClassStatistics.merge(parts) if parts else None
+
+    def held(self, vehicle: str, share: float) -> tuple[int, ...]:
+        """The watched classes of which a holder has at least this share of the samples."""
+        if vehicle not in self.holders:
+            return ()
+        mine, all_counts = self.holders[vehicle].counts, self.everybody.counts
+        return tuple(c for c in self.everybody.watched if mine[c] > 0 and mine[c] >= share * all_counts[c])
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """What came of a round's answers.
+
+    Attributes:
+        snapshot: the accepted ones; None where there are none.
+        counts: (C,) samples of each accepted vehicle.
+        watched: (d,) sums, about the request's origin, of the watched classes that an accepted vehicle has samples of.
+        refused: why an answer was not accepted, by vehicle.
+        cross: the merged cross moments, by departed class.
+        lacking: the rounds of the reference models that an accepted vehicle does not have.
+    """
+
+    snapshot: Snapshot | None
+    counts: Mapping[str, Ints] = field(default_factory=dict)
+    watched: Mapping[str, Mapping[int, Floats]] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    cross: Mapping[int, CrossStatistics] = field(default_factory=dict)
+    lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def largest_answer(question: Question, dim: int) -> int:
+    """Bytes: no right answer is longer, whatever its dtype and whether it echoes what was sent along."""
+    request, c = question.statistics, question.statistics.num_classes
+    numbers = c + len(request.watched) + c * dim + c + dim
+    numbers += 0 if request.span is None else request.span.size
+    numbers += dim * (dim + 1) // 2 if request.scatter else 0
+    moments = 2 * c + 2 * dim + 2 * c * dim + dim * dim + dim * (dim + 1) // 2
+    return _ENVELOPE + 16 + 8 * numbers + len(question.cross) * (_ENVELOPE + 16 + 8 * moments)
+
+
+def take(settings: Settings, question: Question, answers: Mapping[str, bytes], rounds: Mapping[str, int]) -> Taken:
+    """Read, check and merge a round's answers in the order of the vehicles' ids; a wrong one harms only itself.
+
+    Args:
+        settings: for C, d and the shares.
+        question: what was asked.
+        answers: what `question.answer` gave on each vehicle, by id. Each is asked for once, and not kept.
+        rounds: the round that an answer was made for, where the transport knows.
+    """
+    request = question.statistics
+    counts, refused = dict[str, Ints](), dict[str, str]()
+    holders, watched = dict[str, ClassStatistics](), dict[str, dict[int, Floats]]()
+    cross, lacking = dict[int, CrossStatistics](), dict[str, tuple[int, ...]]()
+    for vehicle in answers:
+        check_id(vehicle)
+
+    def arriving() -> Iterator[ClassStatistics]:
+        """The reports of those who are no holders."""
+        for vehicle in sorted(answers):
+            try:
+                stats, moments = _read(settings, question, answers[vehicle], rounds.get(vehicle, request.round))
+            except StatisticsError as error:
+                refused[vehicle] = str(error)
+                continue
+            counts[vehicle] = stats.counts
+            watched[vehicle] = {c: stats.sums[c].copy() for c in request.watched if stats.counts[c] > 0}
+            for c, part in moments.items():
+                cross[c] = cross[c] + part if c in cross else part
+            there = {question.cross[c].reference for c in moments}
+            lacking[vehicle] = tuple(r for r in question.references if r not in there)
+            holders[vehicle] = stats
+            yield from _let_go(holders, _front(settings, holders, request.watched))
+        yield from _let_go(holders, _holding(settings, holders, counts, request.watched))
+
+    reports = arriving()
+    first = next(reports, None)
+    rest = None if first is None else ClassStatistics.merge(chain([first], reports))
+    earlier = {question.cross[c].reference: Earlier(cross[c].counts, cross[c].earlier_means) for c in sorted(cross)}
+    snapshot = Snapshot(request.round, rest, holders, earlier) if counts else None
+    return Taken(snapshot, counts, watched, refused, cross, lacking)
+
+
+def _read(
+    settings: Settings, question: Question, answer: bytes, made_for: int
+) -> tuple[ClassStatistics, dict[int, CrossStatistics]]:
+    request = question.statistics
+    if made_for != request.round:
+        raise StatisticsError(f"answer: made for round {made_for}, this is round {request.round}")
+    if not isinstance(answer, bytes | bytearray | memoryview):
+        raise StatisticsError(f"answer: {type(answer).__name__}, should be bytes")
+    most = largest_answer(question, settings.dim)
+    if memoryview(answer).nbytes > most:
+        raise StatisticsError(f"answer: {memoryview(answer).nbytes} bytes, should be at most {most}")
+    reported, moments = parts(bytes(answer))
+    stats = request.read(reported)
+    if stats.dim != settings.dim:
+        raise StatisticsError(f"answer: feature dimension {stats.dim}, should be {settings.dim}")
+    if (stats.scatter is not None) != request.scatter:
+        raise StatisticsError(f"answer: {'no' if request.scatter else 'a'} scatter, asked for the opposite")
+    _check_sizes(stats)
+    if stats.counts.max() > _MOST_SAMPLES:
+        raise StatisticsError(f"answer: {stats.counts.max()} samples of a class, should be at most {_MOST_SAMPLES}")
+    _check_plausible(stats, settings)
+    for c in moments:
+        if c not in question.cross:
+            raise StatisticsError(f"answer: cross moments of class {c}, which were not asked for")
+    return stats, {c: _read_cross(question.cross[c], part, stats, settings) for c, part in moments.items()}
+
+
+def _read_cross(request: CrossRequest, part: bytes, stats: ClassStatistics, settings: Settings) -> CrossStatistics:
+    moments = request.read(part, {})
+    if moments.sums.shape != stats.sums.shape:
+        raise StatisticsError(f"answer: cross moments of shape {moments.sums.shape}, should be {stats.sums.shape}")
+    for name in ("weights", "earlier_origin", "origin"):
+        if not same(getattr(moments, name), getattr(request, name)):
+            raise StatisticsError(f"answer: cross moments made with another {name}")
+    _check_sizes(moments)
+    _check_same_samples(moments, stats, settings)
+    return moments
+
+
+def _check_sizes(stats: ClassStatistics | CrossStatistics) -> None:
+    for name, most in _LARGEST.items():
+        values = getattr(stats, name, None)
+        if values is not None and np.abs(values).max() > most:
+            raise StatisticsError(f"answer: {name} up to {np.abs(values).max():.1e}, should be below {most:.0e}")
+
+
+def _check_same_samples(moments: CrossStatistics, stats: ClassStatistics, settings: Settings) -> None:
+    """Cross moments and statistics belong to the same samples: same counts and sums of h, and
+
+    |sum a z h^T|^2 <= sum a |z|^2 sum a |h|^2,   sum_k a |sum z|^2 / n <= sum a |z|^2.
+    """
+    if not np.array_equal(moments.counts, stats.counts):
+        raise StatisticsError("answer: the counts of the cross moments are not those of the statistics")
+    n, a = np.maximum(stats.counts, 1), moments.weights
+    apart = np.sum((moments.sums - stats.sums) ** 2, axis=1)
+    if np.any(apart > _ROUNDING**2 * n * stats.squares + _SMALLEST):
+        name = settings.name_of(int(np.argmax(apart)))
+        raise StatisticsError(f"answer: the sums of class {name} in the cross moments are not those of the statistics")
+    trace, least = float(np.trace(moments.gram)), float(a @ (np.sum(moments.earlier**2, axis=1) / n))
+    if least > trace * (1 + _ROUNDING) + _SMALLEST:
+        raise StatisticsError(f"answer: the gram's trace is {trace:.3g}, its earlier sums need {least:.3g}")
+    if float(np.sum(moments.cross**2)) > trace * float(a @ stats.squares) * (1 + _HALVES) + _SMALLEST:
+        raise StatisticsError("answer: the cross moments are larger than features of these lengths can give")
+
+
+def _check_plausible(stats: ClassStatistics, settings: Settings) -> None:
+    """Squares and scatter belong to the same samples: |sum h|^2 <= n sum |h|^2, and the scatter's trace is that sum."""
+    if stats.span is not None:
+        return
+    least = np.sum(stats.sums**2, axis=1) / np.maximum(stats.counts, 1)
+    if np.any(least > stats.squares * (1 + _ROUNDING) + _SMALLEST):
+        c = int(np.argmax(least - stats.squares))
+        found, name = f"{stats.squares[c]:.3g}", settings.name_of(c)
+        raise StatisticsError(f"answer: squares of class {name} are {found}, its sums need {least[c]:.3g}")
+    if stats.scatter is not None:
+        expected, trace = float(np.delete(stats.squares, stats.watched).sum()), float(np.trace(stats.scatter))
+        if abs(trace - expected) > _ROUNDING * max(expected, trace) + _SMALLEST:
+            raise StatisticsError(f"answer: the scatter's trace is {trace:.3g}, its squares add up to {expected:.3g}")
+
+
+def _front(settings: Settings, holders: Mapping[str, ClassStatistics], watched: tuple[int, ...]) -> set[str]:
+    """Those who may turn out to hold `release_share` of a watched class: the first 1 / release_share in each."""
+    vehicles, most = list(holders), int(1 / settings.release + 1e-9)
+    if not watched:
+        return set()
+    counts = np.array([stats.counts[list(watched)] for stats in holders.values()])
+    first = np.argsort(-counts, axis=0, kind="stable")[:most]
+    return {vehicles[i] for column, rows in enumerate(first.T) for i in rows if counts[i, column] > 0}
+
+
+def _holding(
+    settings: Settings, holders: Mapping[str, ClassStatistics], counts: Mapping[str, Ints], watched: tuple[int, ...]
+) -> set[str]:
+    if not counts or not watched:
+        return set()
+    needed = settings.release * np.sum(list(counts.values()), axis=0)[list(watched)]
+    mine = {v: stats.counts[list(watched)] for v, stats in holders.items()}
+    return {v for v, held in mine.items() if np.any((held > 0) & (held >= needed))}
+
+
+def _let_go(holders: dict[str, ClassStatistics], stay: Collection[str]) -> Iterator[ClassStatistics]:
+    for vehicle in [v for v in holders if v not in stay]:
+        yield holders.pop(vehicle)

@@ -1,0 +1,206 @@
+"""What a round's absences do to classes: deposits are made, kept, or no longer needed."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mpt.core import StatisticsError, deposit
+from mpt.core.validation import Ints
+from mpt.protocol.request import StatisticsRequest
+from mpt.tracking.answers import Snapshot, Taken
+from mpt.tracking.references import refer
+from mpt.tracking.roster import Decision, Roster
+from mpt.tracking.settings import Settings
+from mpt.tracking.spread import Spread
+from mpt.tracking.state import Tracked, TrackerState
+
+
+@dataclass(frozen=True, eq=False)
+class Departures:
+    """The classes with a deposit after a round.
+
+    Attributes:
+        tracked: by class.
+        fresh: those whose deposit is from this very round: their vehicle's last answer is in its statistics.
+        held_out: those whose remaining samples are held out of training from now on.
+        decisions: what changed.
+    """
+
+    tracked: Mapping[int, Tracked]
+    fresh: frozenset[int]
+    held_out: tuple[int, ...]
+    decisions: tuple[Decision, ...]
+
+
+def carries(settings: Settings, samples: int, before: int) -> bool:
+    """Whether so many samples carry a class by themselves that had `before` at its deposit."""
+    return samples > settings.carry_share * before
+
+
+def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster: Roster) -> Departures:
+    """Deposits after a round.
+
+    A holder that has vanished is deposited from the last snapshot, in which it is; one that leaves with an answer from
+    this round's. A deposit is dropped when the samples that stay carry the class and no owner is suspected any more:
+    the owner has returned, or others have brought the class.
+    """
+    settings, number = state.settings, request.round
+    vanished = [v for v in state.roster.having("present") if v not in taken.counts]
+    left = [v for v in sorted(taken.counts) if roster.state(v) == "departed"]
+    staying = np.zeros(settings.num_classes, dtype=np.int64)
+    for vehicle in taken.counts.keys() - left:
+        staying += taken.counts[vehicle]
+
+    tracked, decisions, fresh = dict(state.tracked), list[Decision](), set[int]()
+    reasons = dict[int, str]()
+    for vehicles, snapshot in ((vanished, state.snapshot), (left, taken.snapshot)):
+        if vehicles and snapshot is not None:
+            owners = _to_deposit(settings, snapshot, vehicles, tracked, request.watched)
+            for c in [c for c in owners if carries(settings, int(staying[c]), _samples(snapshot, c))]:
+                if not any(roster.state(v) == "suspected" for v in owners[c]):
+                    decisions.append(_carried(number, owners.pop(c), c, int(staying[c])))
+            made, failed = _deposits(settings, snapshot, owners, roster, number)
+            decisions += [_deposited(number, t) for t in made.values()]
+            tracked.update({c: _with_former_owners(t, tracked.get(c), roster) for c, t in made.items()})
+            reasons.update(failed)
+            fresh |= made.keys() if vehicles is left else set()
+    decisions += _lost(state, taken, (*vanished, *left), staying, tracked, reasons, roster, number)
+    tracked, dropped = _kept(settings, tracked, fresh, staying, roster, number)
+    held_out = tuple(c for c in sorted(tracked) if not _waiting(tracked[c], roster))
+    tracked, referred = refer(settings, tracked, (state.snapshot, taken.snapshot), number)
+    decisions += [*dropped, *referred]
+    decisions += [_held_out(number, tracked[c], int(staying[c])) for c in held_out if c not in state.held_out]
+    return Departures(tracked, frozenset(fresh & tracked.keys()), held_out, tuple(decisions))
+
+
+def _to_deposit(
+    settings: Settings,
+    snapshot: Snapshot,
+    vehicles: Collection[str],
+    tracked: Mapping[int, Tracked],
+    watched: Collection[int],
+) -> dict[int, tuple[str, ...]]:
+    """The holders among `vehicles`, by class; of a class that has a deposit, only where it was measured since."""
+    owners = dict[int, tuple[str, ...]]()
+    for vehicle in sorted(vehicles):
+        for c in snapshot.held(vehicle, settings.release):
+            measured = c not in tracked or carries(settings, _samples(snapshot, c), tracked[c].samples)
+            if c in watched and measured:
+                owners[c] = (*owners.get(c, ()), vehicle)
+    return owners
+
+
+def _deposits(
+    settings: Settings, snapshot: Snapshot, owners: Mapping[int, tuple[str, ...]], roster: Roster, round: int
+) -> tuple[dict[int, Tracked], dict[int, str]]:
+    """The deposits of the owners' classes, Eq. (1) and (2), or why there are none."""
+    if not owners:
+        return {}, {}
+    before = snapshot.everybody
+    staying = snapshot.without([v for v in snapshot.holders if roster.state(v) != "present"])
+    why = None
+    if staying is None:
+        why = "nobody stays"
+    elif settings.variant == "lite" and (before.span is None or not len(before.span)):
+        why = f"the statistics of round {snapshot.round} were made without a span, which MPT-lite needs"
+    else:
+        try:
+            made = deposit(before, sorted(owners), staying=staying, ridge=settings.ridge, cov_ridge=settings.cov_ridge)
+        except StatisticsError as error:
+            why = str(error)
+        else:
+            return {
+                d.departed: Tracked(d, owners[d.departed], snapshot.round, round, _samples(snapshot, d.departed))
+                for d in made
+            }, {}
+    return {}, dict.fromkeys(owners, why)
+
+
+def _with_former_owners(made: Tracked, former: Tracked | None, roster: Roster) -> Tracked:
+    """A deposit in another's place waits for those that the other waited for as well."""
+    if former is None:
+        return made
+    suspected = {v for v in former.owners if roster.state(v) == "suspected"}
+    return replace(made, owners=tuple(sorted({*made.owners, *suspected})))
+
+
+def _kept(
+    settings: Settings,
+    tracked: Mapping[int, Tracked],
+    fresh: Collection[int],
+    staying: Ints,
+    roster: Roster,
+    round: int,
+) -> tuple[dict[int, Tracked], list[Decision]]:
+    """Without the deposits that are no longer needed; an owner that has returned owns the deposit no more."""
+    kept, decisions = dict[int, Tracked](), list[Decision]()
+    for c, one in sorted(tracked.items()):
+        samples = int(staying[c])
+        returned = tuple(v for v in one.owners if roster.state(v) == "present")
+        if c not in fresh and carries(settings, samples, one.samples) and not _waiting(one, roster):
+            how = "its vehicle has returned" if returned else "other vehicles have it"
+            why = f"{how}: {samples} samples, it had {one.samples}; measured directly and trained on again"
+            decisions.append(Decision(round, "recovered", ", ".join(returned), (c,), why))
+            continue
+        kept[c] = replace(one, owners=tuple(v for v in one.owners if v not in returned))
+    return kept, decisions
+
+
+def _lost(
+    state: TrackerState,
+    taken: Taken,
+    gone: Collection[str],
+    staying: Ints,
+    tracked: Mapping[int, Tracked],
+    reasons: Mapping[int, str],
+    roster: Roster,
+    round: int,
+) -> list[Decision]:
+    """What nothing can be done for: the class had its samples on a vehicle that is gone, and has no deposit."""
+    settings, decisions, said = state.settings, list[Decision](), set[int]()
+    spread = Spread.of({**state.counts, **taken.counts}, settings.num_classes)
+    for vehicle in gone:
+        for c in spread.held_by(vehicle, settings.watch_share):
+            if c in tracked or carries(settings, int(staying[c]), int(spread.totals[c])):
+                continue
+            why = reasons.get(
+                c, f"it was not watched when the vehicle answered last, in round {_seen(state, taken, vehicle)}"
+            )
+            why = f"there is no deposit: {why}; {staying[c]} samples remain until the vehicle returns"
+            decisions.append(Decision(round, "lost", vehicle, (c,), why))
+            said.add(c)
+    after = {v: counts for v, counts in {**state.counts, **taken.counts}.items() if roster.state(v) != "departed"}
+    alive = Spread.of(after, settings.num_classes).totals
+    ended = np.flatnonzero((spread.totals > 0) & (alive == 0)).tolist()
+    why = "all vehicles that had samples of it have departed, none of which held enough for it to be watched"
+    ended = [c for c in ended if c not in tracked and c not in said]
+    return decisions + [Decision(round, "lost", "", (c,), why) for c in ended]
+
+
+def _seen(state: TrackerState, taken: Taken, vehicle: str) -> int:
+    return taken.snapshot.round if vehicle in taken.counts and taken.snapshot else state.roster.members[vehicle].seen
+
+
+def _samples(snapshot: Snapshot, c: int) -> int:
+    return int(snapshot.everybody.counts[c])
+
+
+def _waiting(one: Tracked, roster: Roster) -> bool:
+    return any(roster.state(v) == "suspected" for v in one.owners)
+
+
+def _deposited(round: int, one: Tracked) -> Decision:
+    held = f"{one.samples} samples in round {one.round}"
+    why = f"made from {held}, relative to {len(one.deposit.classes)} reference classes"
+    return Decision(round, "deposited", ", ".join(one.owners), (one.departed,), why)
+
+
+def _carried(round: int, owners: tuple[str, ...], c: int, samples: int) -> Decision:
+    why = f"the vehicle is gone, but {samples} samples stay and carry the class: it needs no deposit"
+    return Decision(round, "carried", ", ".join(owners), (c,), why)
+
+
+def _held_out(round: int, one: Tracked, samples: int) -> Decision:
+    why = f"departed: its {samples} remaining samples are not trained on from now on, they measure its prototype"
+    return Decision(round, "held-out", ", ".join(one.owners), (one.departed,), why)

@@ -1,0 +1,188 @@
+"""A round's prototypes: measured, reconstructed, or of an earlier round where neither can be had."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpt.core import (
+    ClassStatistics,
+    CrossStatistics,
+    NearestClassMean,
+    Reconstruction,
+    StatisticsError,
+    reconstruct,
+)
+from mpt.core.validation import Floats, Ints, check_finite, read_only
+from mpt.tracking.answers import Taken
+from mpt.tracking.departures import Departures, carries
+from mpt.tracking.remembered import Offsets, Remembered, forecast, remembered, with_remembered
+from mpt.tracking.roster import Roster
+from mpt.tracking.settings import Settings
+from mpt.tracking.state import Reference, Tracked, TrackerState
+
+_ENOUGH = 0.5
+"""Of the samples with a weight must be in the cross moments."""
+
+
+@dataclass(frozen=True, eq=False)
+class Current:
+    """What the classes look like in a round.
+
+    Attributes:
+        prototypes: (C, d).
+        made: (C,), the round that each is from; -1 where there is none.
+        covariance: (d, d) or None.
+        readout: None as long as no class has a prototype.
+        reconstructions: by class.
+        forecasts: (d,) by class, of the classes with a deposit: what remaining samples are remembered about.
+        outward: the classes that the readout has further out, Eq. (X10).
+        problems: a sentence each.
+    """
+
+    prototypes: Floats
+    made: Ints
+    covariance: Floats | None
+    readout: NearestClassMean | None
+    reconstructions: Mapping[int, Reconstruction]
+    forecasts: Mapping[int, Floats]
+    outward: tuple[int, ...]
+    problems: tuple[str, ...]
+
+
+def current(
+    state: TrackerState, departed: Departures, taken: Taken, roster: Roster, known: Offsets, round: int
+) -> Current:
+    """This round's prototypes and readout.
+
+    A class is measured where its samples carry it, and in the round of its vehicle's last answer; else reconstructed
+    from its deposit. One that has neither samples nor a deposit now keeps its last prototype as long as a suspected
+    vehicle may bring it back.
+    """
+    settings, problems = state.settings, list[str]()
+    if taken.snapshot is None:
+        problems.append(f"nobody answered: the prototypes are those of round {state.round}")
+        stats = None if state.snapshot is None else state.snapshot.everybody
+        covariance = None if stats is None else _covariance(settings, stats, problems)
+        readout = _readout(settings, state.prototypes, covariance, state.outward, problems)
+        return Current(state.prototypes, state.made, covariance, readout, {}, {}, state.outward, tuple(problems))
+
+    stats = taken.snapshot.everybody
+    prototypes, made = stats.means, np.where(stats.counts > 0, round, -1)
+    reconstructions, forecasts, mapped = dict[int, Reconstruction](), dict[int, Floats](), set[int]()
+    for c, one in sorted(departed.tracked.items()):
+        measured = c in departed.fresh or carries(settings, int(stats.counts[c]), one.samples)
+        if measured and not settings.remembers:
+            continue
+        try:
+            made_now, by_map = _reconstructed(settings, one, stats, taken.cross.get(c), round, problems)
+        except StatisticsError as error:
+            problems += [] if measured else [f"class {settings.name_of(c)} cannot be reconstructed: {error}"]
+            continue
+        forecasts[c] = forecast(made_now)
+        if not measured:
+            silent = remembered(state, known, roster, c)
+            if silent is not None:
+                made_now = with_remembered(made_now, stats, silent)
+                problems.append(_said(settings.name_of(c), silent, made_now.samples))
+            reconstructions[c] = made_now
+            if by_map:
+                mapped.add(c)
+            prototypes[c], made[c] = made_now.prototype, round
+    for c in np.flatnonzero((made < 0) & (state.made >= 0)).tolist():
+        if c in departed.tracked or _may_return(state, roster, c):
+            prototypes[c], made[c] = state.prototypes[c], state.made[c]
+            name = settings.name_of(c)
+            problems.append(f"class {name} has no samples in this round, its prototype is that of round {made[c]}")
+    covariance = _covariance(settings, stats, problems)
+    outward = tuple(c for c in departed.held_out if c in mapped)
+    readout = _readout(settings, prototypes, covariance, outward, problems)
+    return Current(
+        read_only(prototypes),
+        read_only(made),
+        covariance,
+        readout,
+        reconstructions,
+        forecasts,
+        outward,
+        tuple(problems),
+    )
+
+
+def _reconstructed(
+    settings: Settings,
+    one: Tracked,
+    stats: ClassStatistics,
+    moments: CrossStatistics | None,
+    round: int,
+    problems: list[str],
+) -> tuple[Reconstruction, bool]:
+    """In the variant "cross": from cross moments, where they were asked for and are enough (True), else as in "mpt"."""
+    if one.reference is not None and one.since < round:
+        try:
+            made = reconstruct(one.deposit, stats, variant="cross", cross=_enough(moments, stats, one.reference))
+            check_finite(made.prototype, "prototype")
+        except StatisticsError as error:
+            name = settings.name_of(one.departed)
+            problems.append(f"class {name} is reconstructed as in the variant mpt in this round: {error}")
+        else:
+            return made, True
+    made = reconstruct(one.deposit, stats, variant="mpt" if settings.variant == "cross" else settings.variant)
+    check_finite(made.prototype, "prototype")
+    return made, False
+
+
+def _enough(moments: CrossStatistics | None, stats: ClassStatistics, reference: Reference) -> CrossStatistics:
+    """The cross moments, unless those of most samples with a weight are missing."""
+    weighty = reference.weights > 0
+    there, all_there = 0 if moments is None else int(moments.counts[weighty].sum()), int(stats.counts[weighty].sum())
+    if moments is None or there < _ENOUGH * all_there:
+        raise StatisticsError(
+            f"cross: moments of {there} of {all_there} samples of its reference classes, should be of {_ENOUGH:.0%}; "
+            f"the other vehicles do not have the global model of round {reference.round}"
+        )
+    return moments
+
+
+def _said(name: str, silent: Remembered, samples: int) -> str:
+    first, last = silent.rounds
+    when = f"round {last}" if first == last else f"rounds {first} to {last}"
+    return f"class {name}: {silent.samples} of {samples} remaining samples are remembered from {when}"
+
+
+def readout_of(state: TrackerState) -> NearestClassMean | None:
+    """The readout of the last round that was closed; None as long as no class has a prototype."""
+    stats = None if state.snapshot is None else state.snapshot.everybody
+    covariance = None if stats is None else _covariance(state.settings, stats, [])
+    return _readout(state.settings, state.prototypes, covariance, state.outward, [])
+
+
+def _may_return(state: TrackerState, roster: Roster, c: int) -> bool:
+    return any(counts[c] > 0 and roster.state(v) == "suspected" for v, counts in state.counts.items())
+
+
+def _covariance(settings: Settings, stats: ClassStatistics, problems: list[str]) -> Floats | None:
+    if settings.variant == "lite":
+        return None
+    try:
+        return stats.covariance()
+    except StatisticsError as error:
+        problems.append(f"no covariance, the readout is Euclidean: {error}")
+        return None
+
+
+def _readout(
+    settings: Settings,
+    prototypes: Floats,
+    covariance: Floats | None,
+    outward: tuple[int, ...],
+    problems: list[str],
+) -> NearestClassMean | None:
+    if np.isnan(prototypes).all():
+        return None
+    try:
+        made = NearestClassMean(prototypes, covariance, cov_ridge=settings.cov_ridge)
+    except StatisticsError as error:
+        problems.append(f"the readout is Euclidean: {error}")
+        made = NearestClassMean(prototypes, cov_ridge=settings.cov_ridge)
+    return made.outwards(outward)

@@ -1,0 +1,276 @@
+"""All that the server of a fleet knows between two rounds, as one value and as bytes."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mpt.core import ClassStatistics, Deposit, StatisticsError
+from mpt.core.health import Verdict
+from mpt.core.validation import Floats, Ints
+from mpt.core.wire import Reader, Writer
+from mpt.tracking.answers import Earlier, Snapshot
+from mpt.tracking.errors import FleetError
+from mpt.tracking.roster import Decision, Member, Roster
+from mpt.tracking.settings import Settings
+from mpt.tracking.spread import Spread, Watch
+
+_KIND = b"T"
+_SPAN, _ORIGIN, _REMEMBERED, _CROSS = 1, 2, 4, 8
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """What vehicles make the cross moments of a departed class with.
+
+    Attributes:
+        round: the reference model is that round's global model.
+        origin: (d,), a vector near its features.
+        weights: (C,), how much each class counts.
+    """
+
+    round: int
+    origin: Floats
+    weights: Floats
+
+
+class Health(NamedTuple):
+    """How far a departed class's prototype can be trusted: `expected_error` and `verdict` of its reconstruction."""
+
+    expected_error: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True, eq=False)
+class Tracked:
+    """A class with a deposit.
+
+    Attributes:
+        deposit: of the class.
+        owners: the vehicles whose absence it was made for.
+        round: the round whose statistics it was made from.
+        since: the round in which it was made.
+        samples: that the class had then, on all vehicles.
+        reference: in the variant "cross"; None where the class is tracked as in the variant "mpt".
+    """
+
+    deposit: Deposit
+    owners: tuple[str, ...]
+    round: int
+    since: int
+    samples: int
+    reference: Reference | None = None
+
+    @property
+    def departed(self) -> int:
+        """The class."""
+        return self.deposit.departed
+
+
+@dataclass(frozen=True, eq=False)
+class TrackerState:
+    """What a `Tracker` knows between two rounds.
+
+    Attributes:
+        settings: of the fleet.
+        round: the last round that was closed.
+        roster: who is there.
+        counts: (C,), what each vehicle that is not departed reported last.
+        watch: the watched classes of the next request.
+        tracked: the classes with a deposit, by class.
+        remembered: (d,) by vehicle and class: the offset of its remaining samples in its last answer, see
+            `mpt.tracking.remembered`; of vehicles that are not departed, and of classes with a deposit.
+        held_out: classes whose remaining samples are held out of training.
+        lacking: by vehicle that is not departed, the rounds of the reference models that it does not have.
+        health: of the classes that were reconstructed in the last round, where the variant knows.
+        outward: the classes that the readout has further out than their prototypes, Eq. (X10): those that nobody trains
+            any more and that were reconstructed from cross moments.
+        snapshot: the statistics of the last round that somebody answered.
+        prototypes: (C, d), the latest; a row of NaN where a class never had one, or is lost.
+        made: (C,), the round that each is from; -1 where there is none.
+        span: (k, d) or None, of the next request.
+        origin: (d,) or None, of the next request.
+        decisions: of the last round.
+        problems: of the last round.
+    """
+
+    settings: Settings
+    round: int
+    prototypes: Floats
+    made: Ints
+    roster: Roster = field(default_factory=Roster)
+    counts: Mapping[str, Ints] = field(default_factory=dict)
+    watch: Watch = field(default_factory=Watch)
+    tracked: Mapping[int, Tracked] = field(default_factory=dict)
+    remembered: Mapping[str, Mapping[int, Floats]] = field(default_factory=dict)
+    held_out: tuple[int, ...] = ()
+    lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    health: Mapping[int, Health] = field(default_factory=dict)
+    outward: tuple[int, ...] = ()
+    snapshot: Snapshot | None = None
+    span: Floats | None = None
+    origin: Floats | None = None
+    decisions: tuple[Decision, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @classmethod
+    def start(cls, settings: Settings, round: int) -> "TrackerState":
+        """Before the first round, or from `round` on."""
+        nothing = np.full((settings.num_classes, settings.dim), np.nan)
+        watch = Watch(dict.fromkeys(settings.watch, round + 1), dict.fromkeys(settings.watch, 0))
+        return cls(settings, round, nothing, np.full(settings.num_classes, -1), watch=watch)
+
+    @property
+    def spread(self) -> Spread:
+        """Of the classes over the vehicles that are not departed."""
+        return Spread.of(self.counts, self.settings.num_classes)
+
+
+def to_bytes(state: TrackerState) -> bytes:
+    """The state as bytes for `from_bytes`: the names and numbers as JSON, the arrays in the core's envelope."""
+    stats = [] if state.snapshot is None else [*_reports(state.snapshot)]
+    frame = stats[0] if stats else None
+    tracked = [state.tracked[c] for c in sorted(state.tracked)]
+    counted = sorted(state.counts)
+    holders = [] if state.snapshot is None else sorted(state.snapshot.holders)
+    referred = [t.reference for t in tracked if t.reference is not None]
+    earlier = {} if state.snapshot is None else state.snapshot.earlier
+    remembered = [(v, c) for v in sorted(state.remembered) for c in sorted(state.remembered[v])]
+    about = {
+        "settings": dataclasses.asdict(state.settings),
+        "round": state.round,
+        "members": {v: dataclasses.astuple(m) for v, m in sorted(state.roster.members.items())},
+        "counted": counted,
+        "watch": {
+            "since": list(state.watch.since.items()),
+            "calm": list(state.watch.calm.items()),
+            "crowded": state.watch.crowded,
+        },
+        "tracked": [{"owners": t.owners, "round": t.round, "since": t.since, "samples": t.samples} for t in tracked],
+        "references": [None if t.reference is None else t.reference.round for t in tracked],
+        "earlier": sorted(earlier),
+        "lacking": {v: state.lacking[v] for v in sorted(state.lacking)},
+        "health": sorted(state.health.items()),
+        "outward": state.outward,
+        "remembered": remembered,
+        "held_out": state.held_out,
+        "snapshot": None
+        if state.snapshot is None
+        else {"round": state.snapshot.round, "rest": state.snapshot.rest is not None, "holders": holders},
+        "rows": [None if a is None else len(a) for a in (state.span, frame.span if frame else None)],
+        "decisions": [dataclasses.astuple(d) for d in state.decisions],
+        "problems": state.problems,
+    }
+    flags = _SPAN * (state.span is not None) | _ORIGIN * (state.origin is not None) | _REMEMBERED * bool(remembered)
+    flags |= _CROSS * bool(referred or earlier)
+    writer = Writer(_KIND, flags, "float64")
+    writer.block(json.dumps(about).encode())
+    for array in (state.prototypes, state.span, state.origin):
+        if array is not None:
+            writer.exact(array)
+    writer.integers(state.made)
+    for vehicle in counted:
+        writer.integers(state.counts[vehicle])
+    for one in tracked:
+        writer.block(one.deposit.to_bytes())
+    if frame is not None:
+        writer.exact(frame.origin)
+        if frame.span is not None:
+            writer.exact(frame.span)
+        for report in stats:
+            writer.block(report.to_bytes(frame=False))
+    for vehicle, c in remembered:
+        writer.exact(state.remembered[vehicle][c])
+    for reference in referred:
+        writer.exact(reference.origin)
+        writer.exact(reference.weights)
+    for number in sorted(earlier):
+        writer.integers(earlier[number].counts)
+        writer.exact(earlier[number].means)
+    return writer.finish()
+
+
+def from_bytes(data: bytes | bytearray | memoryview) -> TrackerState:
+    """What `to_bytes` was called on.
+
+    Raises:
+        FleetError: where the bytes are truncated, altered, of another version or not a tracker's.
+    """
+    try:
+        return _read(Reader(data, _KIND, _SPAN | _ORIGIN | _REMEMBERED | _CROSS))
+    except StatisticsError as error:
+        raise FleetError(str(error)) from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FleetError(f"Tracker bytes: not as this release writes them ({type(error).__name__}: {error})") from error
+
+
+def _read(reader: Reader) -> TrackerState:
+    about = json.loads(reader.block())
+    settings = Settings(**{name: _value(value) for name, value in about["settings"].items()})
+    c, d = settings.num_classes, settings.dim
+    rows, frame_rows = about["rows"]
+    prototypes = reader.exact(c, d)
+    span = reader.exact(rows, d) if reader.flags & _SPAN else None
+    origin = reader.exact(d) if reader.flags & _ORIGIN else None
+    made = reader.integers(c)
+    counts = {vehicle: reader.integers(c) for vehicle in about["counted"]}
+    tracked = [
+        Tracked(Deposit.from_bytes(reader.block()), **{**t, "owners": tuple(t["owners"])}) for t in about["tracked"]
+    ]
+    snapshot = None
+    if about["snapshot"] is not None:
+        frame: dict[str, Any] = {"origin": reader.exact(d)}
+        frame["span"] = None if frame_rows is None else reader.exact(frame_rows, d)
+        rest = ClassStatistics.from_bytes(reader.block(), **frame) if about["snapshot"]["rest"] else None
+        holders = {v: ClassStatistics.from_bytes(reader.block(), **frame) for v in about["snapshot"]["holders"]}
+        snapshot = Snapshot(about["snapshot"]["round"], rest, holders)
+    remembered = dict[str, dict[int, Floats]]()
+    for vehicle, number in about["remembered"] if reader.flags & _REMEMBERED else ():
+        remembered.setdefault(vehicle, {})[number] = reader.exact(d)
+    if reader.flags & _CROSS:
+        for i, number in enumerate(about["references"]):
+            if number is not None:
+                reference = Reference(number, reader.exact(d), reader.exact(c))
+                tracked[i] = dataclasses.replace(tracked[i], reference=reference)
+        earlier = {number: Earlier(reader.integers(c), reader.exact(c, d)) for number in about["earlier"]}
+        snapshot = snapshot and dataclasses.replace(snapshot, earlier=earlier)
+    reader.finish()
+    watch = about["watch"]
+    return TrackerState(
+        settings=settings,
+        round=about["round"],
+        prototypes=prototypes,
+        made=made,
+        roster=Roster({v: Member(*m) for v, m in about["members"].items()}),
+        counts=counts,
+        watch=Watch(dict(watch["since"]), dict(watch["calm"]), tuple(watch["crowded"])),
+        tracked={t.departed: t for t in tracked},
+        remembered=remembered,
+        held_out=tuple(about["held_out"]),
+        lacking={v: tuple(rounds) for v, rounds in about.get("lacking", {}).items()},
+        health={number: Health(*known) for number, known in about.get("health", ())},
+        outward=tuple(about.get("outward", ())),
+        snapshot=snapshot,
+        span=span,
+        origin=origin,
+        decisions=tuple(_decision(*entries) for entries in about["decisions"]),
+        problems=tuple(about["problems"]),
+    )
+
+
+def _decision(
+    round: int, what: str, vehicle: str, classes: list[int], why: str, name: str = "", names: Sequence[str] = ()
+) -> Decision:
+    return Decision(round, what, vehicle, tuple(classes), why, name, tuple(names))
+
+
+def _value(value: object) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _reports(snapshot: Snapshot) -> list[ClassStatistics]:
+    rest = [] if snapshot.rest is None else [snapshot.rest]
+    return rest + [snapshot.holders[v] for v in sorted(snapshot.holders)]

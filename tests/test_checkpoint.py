@@ -1,0 +1,55 @@
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra sim is not installed")
+
+from mpt.checkpoint import Checkpoint, CheckpointError, load, save
+from mpt.federation.engine import State
+from mpt.tables import Tables
+
+
+def checkpoint(number, key="key", seed=0, kept=None):
+    model = {"weight": torch.full((2, 3), float(number)), "steps": torch.tensor(number)}
+    state = State(number, {"held-out": model, "continued": model}, {"held-out": model}, {"mine": kept})
+    return Checkpoint(key, seed, state, Tables(metrics=({"round": number},)))
+
+
+def test_the_two_latest_are_kept_and_the_latest_is_read(tmp_path):
+    folder = tmp_path / "checkpoint"
+    for seed, number in ((0, 9), (0, 10), (1, 2)):
+        save(folder, checkpoint(number, seed=seed))
+    assert [p.name for p in sorted(folder.iterdir())] == ["0000-000010.checkpoint", "0001-000002.checkpoint"]
+    found = load(folder, "key", device="cpu", say=pytest.fail)
+    assert (found.seed, found.round, found.tables.metrics) == (1, 2, ({"round": 2},))
+    assert torch.equal(found.state.models["held-out"]["weight"], torch.full((2, 3), 2.0))
+    assert found.state.models["held-out"] is found.state.models["continued"] is found.state.earlier["held-out"]
+
+
+def test_other_runs_checkpoints_are_not_read(tmp_path):
+    folder = tmp_path / "checkpoint"
+    assert load(folder, "key", device="cpu", say=pytest.fail) is None
+    save(folder, checkpoint(1))
+    save(folder, checkpoint(2, key="other"))
+    assert load(folder, "key", device="cpu", say=pytest.fail).round == 1
+    assert load(folder, "third", device="cpu", say=pytest.fail) is None
+
+
+def test_what_cannot_be_pickled_leaves_the_last_one_there(tmp_path):
+    folder = tmp_path / "checkpoint"
+    save(folder, checkpoint(1))
+    with pytest.raises(CheckpointError, match="what a method keeps cannot be pickled"):
+        save(folder, checkpoint(2, kept=lambda: 0))
+    assert load(folder, "key", device="cpu", say=pytest.fail).round == 1
+
+
+def test_a_class_that_is_gone_is_a_damaged_checkpoint(tmp_path):
+    class Gone:
+        pass
+
+    globals()["Gone"], Gone.__qualname__ = Gone, "Gone"
+    folder, said = tmp_path / "checkpoint", []
+    save(folder, checkpoint(1))
+    save(folder, checkpoint(2, kept=Gone()))
+    del globals()["Gone"]
+    assert load(folder, "key", device="cpu", say=said.append).round == 1
+    assert len(said) == 1
+    assert "0000-000002.checkpoint is damaged (AttributeError" in said[0]

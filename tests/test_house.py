@@ -1,0 +1,60 @@
+"""Which room may import which: `make lint` fails on a wrong-way import, late and TYPE_CHECKING ones included."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("importlinter", reason="import-linter is not installed")
+
+HERE = Path(__file__).parents[1]
+WRONG = {
+    "methods/drift.py": "\n\ndef late() -> object:\n    from mpt.federation import engine\n\n    return engine\n",
+    "core/sums.py": "\nfrom typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    from mpt.tracking import Tracker\n",
+    "protocol/local.py": "\nimport torch\n",
+}
+
+
+def lint(folder):
+    program = Path(sys.executable).with_name("lint-imports")
+    return subprocess.run(
+        [program, "--no-cache"], cwd=folder, env={**os.environ, "PYTHONPATH": str(folder / "src")},
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def house(tmp_path):
+    shutil.copytree(HERE / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(HERE / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_no_room_imports_one_above_it(house):
+    done = lint(house)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_way_import_is_found(house, name):
+    path = house / "src" / "mpt" / name
+    path.write_text(path.read_text() + WRONG[name])
+    done = lint(house)
+    assert done.returncode == 1
+    assert f"mpt.{name.removesuffix('.py').replace('/', '.')} ->" in done.stdout
+
+
+def test_a_module_that_belongs_to_no_room_is_found(house):
+    (house / "src" / "mpt" / "odds_and_ends.py").write_text('"""Nobody knows."""\n')
+    assert "odds_and_ends" in lint(house).stdout
+
+
+def test_the_files_that_the_docs_name_are_there():
+    text = (HERE / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_0-9]+\.py)`", text)) - {"mpt_x.py"}
+    assert len(named) > 30
+    assert [name for name in sorted(named) if not (HERE / "src" / "mpt" / name).is_file()] == []
