@@ -22,9 +22,9 @@ import torch
 from mpt.data import Dataset, load
 from mpt.federation.background import few_threads
 from mpt.federation.engine import Federation, State
-from mpt.federation.evaluation import Seen
 from mpt.federation.plan import Plan
 from mpt.federation.rounds import Exchange
+from mpt.federation.view import ServerView
 from mpt.learning import Settings
 from mpt.methods import Cost, Method
 
@@ -64,7 +64,7 @@ def departed(dataset: Dataset, backbone: str) -> tuple[Federation, State]:
     return federation, federation.advance(federation.start())[0]
 
 
-def look(federation: Federation, state: State, seen: Seen, method: Method) -> tuple[Took, Cost]:
+def look(federation: Federation, state: State, seen: ServerView, method: Method) -> tuple[Took, Cost]:
     """What a method takes of a round whose features are there, vehicles' and server's."""
     seen.exchange = Exchange(seen.exchange.locals, seen.exchange.leaving)
     cost = Cost()

@@ -32,8 +32,8 @@ except ImportError:
 from mpt.core import Deposit, NearestClassMean
 from mpt.data import Dataset, Split
 from mpt.federation.engine import run_together
-from mpt.federation.evaluation import Row
 from mpt.federation.plan import Plan
+from mpt.federation.rows import Row
 from mpt.methods import Method, Now, find_method
 from mpt.methods.mpt import Mpt
 

@@ -8,8 +8,8 @@ for package in ("pydantic", "torch"):
     pytest.importorskip(package, reason="the extra sim is not installed")
 
 from mpt.config import ConfigError, RunConfig
-from mpt.federation.evaluation import Row
 from mpt.federation.metrics import confusion_matrix, score
+from mpt.federation.rows import Row
 from mpt.logbook import track
 from mpt.methods import Cost
 

@@ -9,8 +9,8 @@ for package in ("pydantic", "rich", "torch"):
 from rich.console import Console
 
 from mpt.config import RunConfig
-from mpt.federation.evaluation import Row
 from mpt.federation.metrics import confusion_matrix, score
+from mpt.federation.rows import Row
 from mpt.methods import Cost
 from mpt.progress import Reporter
 

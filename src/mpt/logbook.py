@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
 from mpt.config import ConfigError, RunConfig
-from mpt.federation.evaluation import Row
+from mpt.federation.rows import Row
 
 Name = Literal["tensorboard", "mlflow"]
 _MODULES: dict[str, str] = {"tensorboard": "torch.utils.tensorboard", "mlflow": "mlflow"}

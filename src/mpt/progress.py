@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from mpt.config import RunConfig
 
 if TYPE_CHECKING:
-    from mpt.federation.evaluation import Row
+    from mpt.federation.rows import Row
     from mpt.logbook import Tracker
 
 SHOWN = ("mpt", "frozen", "fedavg", "oracle-train")

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from mpt.core.validation import Floats, Ints
-from mpt.federation.evaluation import Seen
 from mpt.federation.features import Embedding
 from mpt.federation.plan import Plan
 from mpt.federation.presence import Presence
 from mpt.federation.stored import Stored
 from mpt.federation.trainings import TRAININGS
+from mpt.federation.view import ServerView
 from mpt.files import write_atomically
 from mpt.methods.method import Training
 
@@ -169,7 +169,7 @@ class Recorder:
     record: Record
     presence: Presence
 
-    def __call__(self, number: int, seen: Mapping[Training, Seen]) -> None:
+    def __call__(self, number: int, seen: Mapping[Training, ServerView]) -> None:
         """In an evaluated round."""
         plan = self.presence.plan
         departs = number == plan.depart_at

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from mpt.config import ConfigError, RunConfig, make_config, read_toml
-from mpt.federation.evaluation import Anchor, Row, evaluate, look
 from mpt.federation.features import Embedding
 from mpt.federation.plan import Plan
 from mpt.federation.presence import Presence
+from mpt.federation.rows import Anchor, Row
+from mpt.federation.scoring import evaluate
+from mpt.federation.view import views
 from mpt.files import TakenError, alone
 from mpt.methods import Method, MethodError, file_of, find_method
 from mpt.methods.method import Training
@@ -136,7 +138,7 @@ def replayed_rounds(record: Record, plan: Plan, methods: Sequence[Method]) -> It
                 )
         if number == plan.depart_at:
             before = current
-        seen = look(presence, number, current, before)
+        seen = views(presence, number, current, before)
         rows, kept, anchor = evaluate(plan, number, methods, seen, kept, anchor)
         yield rows
 

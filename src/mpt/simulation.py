@@ -23,8 +23,8 @@ from mpt.checkpoint import Checkpoint
 from mpt.config import ConfigError, RunConfig
 from mpt.data import Dataset, load
 from mpt.federation.engine import Federation, rounds
-from mpt.federation.evaluation import Row
 from mpt.federation.plan import Plan
+from mpt.federation.rows import Row
 from mpt.folder import Folder
 from mpt.learning import Settings
 from mpt.methods import file_of, find_method

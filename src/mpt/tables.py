@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mpt.federation.evaluation import Row
+from mpt.federation.rows import Row
 from mpt.files import write_atomically
 
 Record = dict[str, Any]

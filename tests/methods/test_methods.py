@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import mpt
-from mpt.methods import METHODS, MethodError, find_method, version_of
+from mpt.methods import METHODS, MethodError, Traits, find_method
 from mpt.methods.ccvr import calibrate, class_moments, draw, gaussians
 from mpt.methods.drift import drift_weights
 from mpt.methods.icarl import Cosine
@@ -149,9 +149,12 @@ def test_methods_are_found_by_name_or_path(tmp_path):
         with pytest.raises(MethodError, match=f"has the version {version}, should be an int of at least 1"):
             find_method(f"{mine}:Mine")
     mine.write_text(whole)
-    assert version_of(find_method(f"{mine}:Mine")) == 1
+    assert Traits.of(find_method(f"{mine}:Mine")).version == 1
     mine.write_text(f"{whole}    version = 2\n")
-    assert version_of(find_method(f"{mine}:Mine")) == 2
+    assert Traits.of(find_method(f"{mine}:Mine")).version == 2
+    mine.write_text(f"{whole}    slow = 'yes'\n")
+    with pytest.raises(mpt.StatisticsError, match="slow: 'yes', should be True or False"):
+        Traits.of(find_method(f"{mine}:Mine"))
     mine.write_text("raise RuntimeError('no')")
     with pytest.raises(MethodError, match=r"does not import \(RuntimeError: no\)"):
         find_method(f"{mine}:Mine")

@@ -15,7 +15,7 @@ from mpt.checkpoint import CheckpointError
 from mpt.core import ClassStatistics, StatisticsError
 from mpt.core.cross import Still
 from mpt.methods import MethodError, file_of, find_method
-from mpt.methods.method import Training
+from mpt.methods.method import Training, Traits
 from mpt.methods.simple import Reference
 from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.messages import unpack
@@ -113,9 +113,10 @@ def _typed(method: Any) -> str:
     for name in ("depart", "track"):
         if not callable(getattr(method, name)):
             return f"{name} is {getattr(method, name)!r}, should be a method"
-    for name in ("needs_departure", "slow"):
-        if not isinstance(getattr(method, name, False), bool):
-            return f"{name} is {getattr(method, name)!r}, should be True or False"
+    try:
+        Traits.of(method)
+    except StatisticsError as error:
+        return str(error).replace(": ", " is ", 1)
     return ""
 
 

@@ -14,8 +14,9 @@ from mpt.checking.world import PLAN, World
 from mpt.checkpoint import Checkpoint, load, save
 from mpt.core.validation import Floats, Ints
 from mpt.federation.engine import State
-from mpt.federation.evaluation import evaluate, look
+from mpt.federation.scoring import evaluate
 from mpt.federation.stored import predictions
+from mpt.federation.view import views
 from mpt.methods import Method, MethodError
 from mpt.methods.method import Now
 from mpt.protocol.local import Answer, Local
@@ -126,9 +127,9 @@ def observe(make: Make, world: World, *, isolated: bool = False, resumed: bool =
         stored = world.features(number)
         before = stored if number == PLAN.depart_at else before
         training = method.training
-        views = look(world.presence, number, {training: stored}, {} if before is None else {training: before})
+        mine = views(world.presence, number, {training: stored}, {} if before is None else {training: before})
         watched: Any = Observed(method, seen, partial(getattr, stored, "test"), isolated)
-        _, kept, anchor = evaluate(PLAN, number, [watched], views, kept, anchor)
+        _, kept, anchor = evaluate(PLAN, number, [watched], mine, kept, anchor)
         if resumed:
             kept, method = _written_and_read(number, kept), make()
     return seen

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mpt.federation.rounds import Exchange
-from mpt.methods import Cost, Local, Method, Now
+from mpt.methods import Cost, Local, Method, Now, Traits
 from mpt.methods.simple import Linear
 
 _RARE, _CLASSES, _D = 2, 5, 10
@@ -48,7 +48,7 @@ def capabilities(method: Method) -> Capabilities:
         compensates=(kept is not None or told) and moved,
         federates=not told,
         aggregates=small.cost.bytes_up == large.cost.bytes_up and not told,
-        trains=bool(getattr(method, "trains", False)),
+        trains=Traits.of(method).trains,
         embeds_twice=bool(small.earlier),
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from mpt.config import ConfigError, RunConfig, read_toml
 from mpt.files import TakenError, alone, write_atomically
-from mpt.methods import file_of, find_method, version_of
+from mpt.methods import Traits, file_of, find_method
 from mpt.tables import Tables
 
 ENGINE = 1
@@ -47,7 +47,7 @@ class Cell:
         """
         settings = self.config.model_dump(mode="json", exclude=_IN_THE_DATA | _ELSEWHERE)
         files = {name: path for name in self.config.methods if (path := file_of(name)) is not None}
-        versions = {name: version_of(find_method(name)) for name in self.config.methods}
+        versions = {name: Traits.of(find_method(name)).version for name in self.config.methods}
         known: dict[str, Any] = {
             "engine": ENGINE,
             "settings": settings,

@@ -12,14 +12,16 @@ from torch import Tensor
 
 from mpt.data import Dataset, Split
 from mpt.federation.background import Background, precisely
-from mpt.federation.evaluation import Anchor, Row, Seen, evaluate, look
 from mpt.federation.features import Features
 from mpt.federation.grouped import Groups, chunks, group
 from mpt.federation.partition import Partition, PartitionError, by_vehicle, concentrate
 from mpt.federation.plan import Plan
 from mpt.federation.presence import Presence
+from mpt.federation.rows import Anchor, Row
+from mpt.federation.scoring import evaluate
 from mpt.federation.trainers import fast_trainer
 from mpt.federation.trainings import TRAININGS, Job, Samples, Trainer, participants, train_plain
+from mpt.federation.view import ServerView, views
 from mpt.learning import Classifier, build, embed, numpy_generator
 from mpt.learning.folded import FoldedEmbedder
 from mpt.learning.graphed import can_be_graphed
@@ -180,7 +182,7 @@ class Federation:
     device: torch.device
     trainer: Trainer | None = None
     methods: Sequence[Method] = ()
-    record: Callable[[int, Mapping[Training, Seen]], None] | None = None
+    record: Callable[[int, Mapping[Training, ServerView]], None] | None = None
     partition: Partition = field(init=False)
     _earlier: dict[int, Features] = field(default_factory=dict, init=False)
     _begun: dict[int, Features] = field(default_factory=dict, init=False)
@@ -342,13 +344,13 @@ class Federation:
 
     def _seen(
         self, number: int, models: dict[Training, dict[str, Tensor]], earlier: dict[Training, dict[str, Tensor]]
-    ) -> dict[Training, Seen]:
+    ) -> dict[Training, ServerView]:
         """What the server sees of each training; trainings that do not differ share it."""
         self._earlier = {id(m): self._features(m) for m in earlier.values()}
         features = {id(m): self._features(m) for m in models.values()}
         self._begun.clear()
         current = {t: features[id(models[t])] for t in self.trainings}
-        return look(self.presence, number, current, {t: self._earlier[id(m)] for t, m in earlier.items()})
+        return views(self.presence, number, current, {t: self._earlier[id(m)] for t, m in earlier.items()})
 
     def _features(self, model: dict[str, Tensor]) -> Features:
         """Those that are there already, or new ones."""

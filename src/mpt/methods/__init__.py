@@ -1,7 +1,7 @@
 """Methods that keep a departed class alive, one file each, behind one protocol."""
 
-from mpt.methods.method import Cost, Method, Now, Readout
-from mpt.methods.registry import METHODS, MethodError, file_of, find_method, version_of
+from mpt.methods.method import Cost, Method, Now, Readout, Traits
+from mpt.methods.registry import METHODS, MethodError, file_of, find_method
 from mpt.protocol.local import Local
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "MethodError",
     "Now",
     "Readout",
+    "Traits",
     "file_of",
     "find_method",
-    "version_of",
 ]

@@ -5,7 +5,7 @@ Whatever it learns from vehicles it asks for, as bytes, so that its cost is what
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -97,17 +97,41 @@ class Now:
         return StatisticsRequest(self.round, self.num_classes, watched=watched, held_out=self.held_out, **options)
 
 
-class Method(Protocol):
-    """How a departed class is kept alive.
+@dataclass(frozen=True)
+class Traits:
+    """What a method may say of itself, by attributes of these names; what it does not say is as here.
 
-    A method that cannot `track` before a departure says so with `needs_departure = True`; as long as the class is there
-    its row shows the class's prototype as measured. One that takes long says `slow = True`: a plan may read it out less
-    often. One that trains something of its own says `trains = True`, which is a column of the paper's Table 1. One that
-    finds where the samples are of a class that nobody trains any more may say `outward = True`: its prototype is read
-    out by `NearestClassMean.outwards`, Eq. (X10), but for the cosine readout; its distance to the truth is measured
-    where it is. A method may have a `version`, an int, 1 where it is left out: raise it when the method's numbers
-    change, and `mpt reproduce` computes the cells that have it again.
+    Attributes:
+        needs_departure: it cannot `track` before a departure; as long as the class is there its row shows the class's
+            prototype as measured.
+        slow: it takes long, and a plan may read it out less often.
+        trains: it trains something of its own, which is a column of the paper's Table 1.
+        outward: it finds where the samples are of a class that nobody trains any more: its prototype is read out by
+            `NearestClassMean.outwards`, Eq. (X10), but for the cosine readout; its distance to the truth is measured
+            where it is.
+        version: of its numbers. Raise it when they change, and `mpt reproduce` computes the cells that have it again.
     """
+
+    needs_departure: bool = False
+    slow: bool = False
+    trains: bool = False
+    outward: bool = False
+    version: int = 1
+
+    @classmethod
+    def of(cls, method: object) -> "Traits":
+        """A method's; `StatisticsError` where one is not of its type."""
+        said = {f.name: getattr(method, f.name) for f in fields(cls) if hasattr(method, f.name)}
+        for name, value in said.items():
+            if name == "version" and (type(value) is not int or value < 1):
+                raise StatisticsError(f"version: {value!r}, should be an int of at least 1")
+            if name != "version" and not isinstance(value, bool):
+                raise StatisticsError(f"{name}: {value!r}, should be True or False")
+        return cls(**said)
+
+
+class Method(Protocol):
+    """How a departed class is kept alive. What else it may say of itself is in `Traits`."""
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.methods import drift, simple
 from mpt.methods.ccvr import Ccvr
 from mpt.methods.icarl import Icarl
-from mpt.methods.method import Method, Training
+from mpt.methods.method import Method, Training, Traits
 from mpt.methods.mpt import Mpt, MptLite, parts
 from mpt.methods.mpt_x import MptX
 
@@ -95,12 +95,6 @@ def file_of(name: str) -> Path | None:
     return Path(path) if name not in METHODS and colon and path.endswith(".py") else None
 
 
-def version_of(method: Method) -> int:
-    """Of a method's numbers: its `version`, 1 where it has none."""
-    version: int = getattr(method, "version", 1)
-    return version
-
-
 def _module(path: Path) -> ModuleType:
     """The file as a module. It is known by its content, so that what a method keeps can be pickled and read again."""
     if not path.is_file():
@@ -137,7 +131,7 @@ def _from_file(path: Path, attribute: str) -> Method:
         raise MethodError(
             f"method: {path}:{attribute} has the training {method.training!r}, should be one of {allowed}"
         )
-    version = getattr(method, "version", 1)
+    version = getattr(method, "version", Traits.version)
     if type(version) is not int or version < 1:
         raise MethodError(f"method: {path}:{attribute} has the version {version!r}, should be an int of at least 1")
     checked: Method = method

@@ -1,0 +1,161 @@
+"""What the server can see of a model in one round, and who scores it besides."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property, partial
+from typing import Any, Literal
+
+import numpy as np
+
+from mpt.core import ClassStatistics, NearestClassMean
+from mpt.core.equations import outside, span_basis
+from mpt.core.validation import Floats
+from mpt.federation.features import Embedding
+from mpt.federation.plan import Plan, ReadoutName
+from mpt.federation.presence import Presence
+from mpt.federation.rounds import Channel, Exchange
+from mpt.federation.rows import Anchor, Drift
+from mpt.learning import numpy_generator
+from mpt.methods import Cost, Now
+from mpt.methods.method import Training
+from mpt.protocol.local import Local
+
+
+class _Locals(Mapping[int, Local]):
+    """What is on each present vehicle, embedded when first looked at."""
+
+    def __init__(self, features: Embedding, before: Embedding | None, here: tuple[int, ...]) -> None:
+        self.features, self.before, self.here = features, before, here
+
+    def __getitem__(self, vehicle: int) -> Local:
+        return self.features.local(vehicle, self.here, partial(self._earlier, vehicle), self.before)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.here)
+
+    def __len__(self) -> int:
+        return len(self.here)
+
+    def _earlier(self, vehicle: int) -> Floats:
+        """(n, d): of a vehicle's samples, under the departure-time model."""
+        if self.before is None:
+            raise RuntimeError("there has been no departure yet")
+        return self.before.vehicle(vehicle)
+
+
+class ServerView:
+    """A model in one round, as the server and who scores it see it; what several methods need is made once."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        number: int,
+        features: Embedding,
+        before: Embedding | None,
+        here: tuple[int, ...],
+        leaving: tuple[int, ...],
+        held_out: tuple[int, ...],
+    ) -> None:
+        self.plan, self.number, self.features = plan, number, features
+        self.here, self.held_out = here, held_out
+        self.exchange = Exchange(_Locals(features, before, here), frozenset(leaving))
+        self._nearest: dict[ReadoutName, NearestClassMean] = {}
+
+    @cached_property
+    def stats(self) -> ClassStatistics:
+        """This round's statistics, with the scatter."""
+        now = self.now(self.exchange.channel(Cost()))
+        stats: ClassStatistics = now.report(now.request())
+        return stats
+
+    @cached_property
+    def staying(self) -> ClassStatistics:
+        """Those of the vehicles that do not leave after this round."""
+        now = self.now(self.exchange.channel(Cost()))
+        stats: ClassStatistics = now.report(now.request(), staying=True)
+        return stats
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """(d, d): the shared covariance."""
+        return self.stats.covariance()
+
+    def nearest(self, name: ReadoutName, prototypes: Floats) -> NearestClassMean:
+        """The readout of that name over prototypes (C, d), of which some may be missing."""
+        if name not in self._nearest:
+            variances = np.diag(self.covariance.diagonal())
+            shape = {"mahalanobis": self.covariance, "diagonal": variances, "euclidean": None}[name]
+            self._nearest[name] = NearestClassMean(prototypes, shape, cov_ridge=self.plan.cov_ridge)
+        return self._nearest[name].with_prototypes(prototypes)
+
+    @cached_property
+    def truth(self) -> NearestClassMean:
+        """Distances to oracle-train's prototype."""
+        return self.nearest("mahalanobis", self.reference("train")[None])
+
+    @cached_property
+    def span(self) -> Floats:
+        """(d, r): an orthonormal basis of the span of the reference classes' current prototypes."""
+        return span_basis(self.staying.means[self.staying.reference_classes])
+
+    @property
+    def waited(self) -> float:
+        """Seconds so far in which the server had nothing to do: vehicles answered, or samples were embedded."""
+        return self.exchange.spent + self.features.seconds
+
+    def reference(self, which: Literal["test", "train"]) -> Floats:
+        """(d,): the rare class's mean over samples that no method may know."""
+        return self.features.test_mean if which == "test" else self.features.rare_mean
+
+    def span_errors(self, prototype: Floats) -> tuple[float, float]:
+        """How far a prototype (d,) is from oracle-train's inside the reference span, and outside it."""
+        gap = prototype - self.reference("train")
+        beyond = outside(gap, self.span)
+        return float(np.linalg.norm(gap - beyond)), float(np.linalg.norm(beyond))
+
+    def anchor(self) -> Anchor:
+        """In the round of the departure: where the prototypes are."""
+        classes = self.staying.reference_classes
+        return Anchor(classes, self.staying.means[classes], self.reference("train"))
+
+    def drift(self, anchor: Anchor) -> Drift:
+        """From there to here; reference classes that nobody has any more do not count."""
+        means = self.staying.means
+        there = np.isfinite(means[anchor.classes]).all(axis=1)
+        current = self.nearest("mahalanobis", means[anchor.classes[there]])
+        moved = current.distances(anchor.prototypes[there]).diagonal()
+        return Drift(float(moved.mean()), float(self.truth.distances(anchor.rare[None])[0, 0]))
+
+    def now(self, channel: Channel) -> Now:
+        """The round for one method."""
+        head = self.features.head
+        return Now(
+            round=self.number,
+            departed=self.plan.rare,
+            num_classes=len(head[1]),
+            head=head,
+            report=channel.report,
+            ask=channel.ask,
+            reference=self.reference,
+            rng=numpy_generator(self.plan.seed, "method", self.number),
+            held_out=self.held_out,
+            cost=channel.cost,
+        )
+
+
+def views(
+    presence: Presence, number: int, features: Mapping[Training, Embedding], before: Mapping[Training, Embedding]
+) -> dict[Training, ServerView]:
+    """What the server sees of each training, given the features under its model and under the departure-time one.
+
+    Trainings that do not differ share it.
+    """
+    seen: dict[tuple[Any, ...], ServerView] = {}
+    result = {}
+    for training, mine in features.items():
+        here, leaving = presence.here(training, number), presence.leaving(training, number)
+        key = (id(mine), here, leaving, presence.gone(training, number))
+        if key not in seen:
+            held_out = (presence.plan.rare,) if presence.holds_out(training, number) else ()
+            seen[key] = ServerView(presence.plan, number, mine, before.get(training), here, leaving, held_out)
+        result[training] = seen[key]
+    return result
