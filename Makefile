@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo tour fleet-demo test quick lint bench bench-simulators bench-cpu clean
+.PHONY: help demo tour fleet-demo fleet-newest test quick lint bench bench-simulators bench-cpu clean
 
 help:
 	@echo "make demo    a federation that a vehicle leaves: every method's F1, and a report; about a minute and a half"
@@ -11,8 +11,9 @@ help:
 	@echo "make test    all tests            make quick   without the slow ones"
 	@echo "make lint    ruff, mypy and import-linter        make bench   the benchmarks of benchmarks/"
 	@echo "make bench-cpu           what MPT adds to a round, and how it grows; about ten minutes"
+	@echo "make fleet-newest        the fleet's tests on the newest Flower, in .venv-newest; about fifteen minutes"
 	@echo "make bench-simulators    a round beside Flower's and pfl's, in .venv-bench; about ten minutes"
-	@echo "make clean   remove .venv, .venv-bench and caches"
+	@echo "make clean   remove .venv, .venv-bench, .venv-newest and caches"
 
 # Runs anew every time. Without --overwrite, what runs/demo holds of these settings would be gone on from or shown.
 demo: .venv/ready
@@ -50,6 +51,19 @@ bench-cpu: .venv/ready
 bench-simulators: .venv-bench/ready
 	.venv-bench/bin/python benchmarks/simulators.py
 
+# Says what breaks on the newest Flower. Where a package that it wants is not to be had, it is tried without, and pip says so.
+fleet-newest: .venv-newest/ready
+	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "flwr[simulation]"
+	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --no-deps flwr
+	@.venv-newest/bin/python -m pip check --disable-pip-version-check | grep -i flwr || true
+	@.venv-newest/bin/python -c 'from importlib.metadata import version; print("Flower", version("flwr"))'
+	.venv-newest/bin/python -m pytest -q --tb=line -rfE tests/fleet
+
+.venv-newest/ready: pyproject.toml constraints.txt
+	'$(PYTHON)' -m venv .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,fleet-sim]"
+	@touch $@
+
 .venv-bench/ready: pyproject.toml constraints.txt
 	'$(PYTHON)' -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
@@ -64,4 +78,4 @@ bench-simulators: .venv-bench/ready
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-bench .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	rm -rf .venv .venv-bench .venv-newest .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

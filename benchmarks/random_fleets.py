@@ -1,6 +1,6 @@
 """Random fleets with ReLU features: is a departed class ever lost to rounding?
 
-    python benchmarks/random_fleets.py [--fleets 10000] [--first 0] [--variants mpt lite cross]
+    python benchmarks/random_fleets.py [--fleets 10000] [--first 0] [--methods mpt mpt-x]
 
 Each fleet draws its vehicles, classes, samples, feature dimension and a small ReLU network that changes every round.
 Units are dead from the start, die or come alive later, are constant, are copies of others, are a million times larger
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpt.fleet import Question, Tracker
+from mpt.methods import FLEET_METHODS
 
 Array = NDArray[np.float32]
 LAST = 7
@@ -108,12 +109,12 @@ FATES = {
 FATE_NAMES = tuple(FATES)
 
 
-def failure(seed: int, variant: str) -> str | None:
+def failure(seed: int, method: str) -> str | None:
     """Why the class is lost in the fleet of this seed; None where it is not."""
     fleet = Fleet(seed)
     size = fleet.drawn
     rare, units = size["classes"] - 1, len(fleet.network[1])
-    tracker = Tracker(num_classes=size["classes"], dim=units, variant=variant, grace=1, watch=(rare,))
+    tracker = Tracker(num_classes=size["classes"], dim=units, method=method, grace=1, watch=(rare,))
     longest, even = 0.0, not fleet.fates & {"huge", "tiny"}
     for number in range(1, LAST + 1):
         longest = max(longest, *(float(np.linalg.norm(fleet.features(v, number), axis=1).max()) for v in fleet.inputs))
@@ -144,21 +145,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fleets", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0, help="seed of the first fleet")
-    parser.add_argument("--variants", nargs="+", default=["mpt", "lite", "cross"], choices=["mpt", "lite", "cross"])
+    parser.add_argument("--methods", nargs="+", default=list(FLEET_METHODS), choices=list(FLEET_METHODS))
     args = parser.parse_args()
     lost, start = Counter[str](), time.perf_counter()
-    for variant in args.variants:
+    for method in args.methods:
         even = 0
         for seed in range(args.first, args.first + args.fleets):
-            why = failure(seed, variant)
+            why = failure(seed, method)
             even += not Fleet(seed).fates & {"huge", "tiny"}
             if why is not None:
-                lost[variant] += 1
-                if lost[variant] <= 5:
-                    print(f"{variant}, fleet {seed}: {why}")
+                lost[method] += 1
+                if lost[method] <= 5:
+                    print(f"{method}, fleet {seed}: {why}")
         print(
-            f"{variant:5}  {args.fleets} fleets of {LAST} rounds, {even} of them without huge or tiny units: "
-            f"class lost in {lost[variant]}"
+            f"{method}:  {args.fleets} fleets of {LAST} rounds, {even} of them without huge or tiny units: "
+            f"class lost in {lost[method]}"
         )
     print(f"{time.perf_counter() - start:.0f} s")
     sys.exit(1 if lost else 0)

@@ -1,5 +1,6 @@
 """Which room may import which: `make lint` fails on a wrong-way import, late and TYPE_CHECKING ones included."""
 
+import ast
 import os
 import re
 import shutil
@@ -55,6 +56,20 @@ def test_a_module_that_belongs_to_no_room_is_found(house):
 
 def test_the_files_that_the_docs_name_are_there():
     text = (HERE / "docs" / "architecture.md").read_text()
-    named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_0-9]+\.py)`", text)) - {"mpt_x.py"}
+    named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_0-9]+\.py)`", text))
     assert len(named) > 30
     assert [name for name in sorted(named) if not (HERE / "src" / "mpt" / name).is_file()] == []
+
+
+def test_the_algorithm_is_called_by_methods_alone():
+    """`deposit` and `reconstruct` of the core, by whatever name they are imported."""
+    for path in sorted((HERE / "src" / "mpt").rglob("*.py")):
+        room = path.relative_to(HERE / "src" / "mpt").parts[0]
+        if room not in ("core", "methods", "__init__.py"):
+            assert not _imports(path.read_text()) & {"deposit", "reconstruct"}, path
+
+
+def _imports(text):
+    """The names that a file imports from the core."""
+    nodes = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ImportFrom)]
+    return {a.name for n in nodes if n.module and n.module.split(".")[:2] == ["mpt", "core"] for a in n.names}

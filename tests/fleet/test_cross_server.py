@@ -1,4 +1,4 @@
-"""The variant "cross" in a whole fleet in one process: beside the one-machine engine, and through losses of memory."""
+"""The method "mpt-x" in a whole fleet in one process: beside the one-machine engine, and through losses of memory."""
 
 from dataclasses import dataclass, field, replace
 
@@ -38,7 +38,7 @@ def new_vehicles(dataset, holdings):
 
 def server(dataset, answers, **given):
     model = fresh(dataset)
-    tracker = Tracker(num_classes=dataset.num_classes, dim=model.dim, watch=(TRUCK,), grace=1, variant="cross")
+    tracker = Tracker(num_classes=dataset.num_classes, dim=model.dim, watch=(TRUCK,), grace=1, method="mpt-x")
     given = {"rules": Rules(wait=0.2, tries=2), **given}
     return Server(model, arrays(model.state_dict()), tracker, LocalTransport(answers), **given)
 
@@ -165,7 +165,7 @@ def test_where_all_have_forgotten_it_is_as_in_mpt_for_one_round(dataset, holding
         return answer
 
     rounds = list(server(dataset, everybody(vehicles, **{f"_{v}": forgetful(vehicles[v]) for v in range(3)})).rounds(5))
-    assert any("as in the variant mpt in this round" in problem for problem in rounds[3].outcome.problems)
+    assert any("as by mpt in this round" in problem for problem in rounds[3].outcome.problems)
     np.testing.assert_array_equal(rounds[4].outcome.prototypes, calm[4].outcome.prototypes)
 
 

@@ -27,12 +27,13 @@ def test_the_code_runs_and_prints_what_it_says(tmp_path, monkeypatch, capsys):
 def test_every_setting_and_decision_is_described():
     text = DOCS.read_text()
     assert all(f"`{field.name}`" in text for field in fields(Settings))
-    source = "".join(path.read_text() for path in (DOCS.parents[1] / "src/mpt/fleet").glob("*.py"))
+    house = DOCS.parents[1] / "src" / "mpt"
+    source = "".join(path.read_text() for room in ("fleet", "tracking") for path in (house / room).glob("*.py"))
     decided = set(re.findall(r'Decision\([a-z.]+, "([a-z-]+)"', source)) | {
         "joined",
         "suspected",
         "departed",
         "returned",
     }
-    assert len(decided) > 9
+    assert len(decided) > 15
     assert all(what in text for what in decided)

@@ -32,12 +32,12 @@ def road():
     return load_dataset("road", image_size=SIZE, seed=0).limited(40)
 
 
-def payload(road, backbone, *, epochs=1, variant="mpt", rounds=3):
+def payload(road, backbone, *, epochs=1, method="mpt", rounds=3):
     """A short federation with a made-up departure of class 2 after the second round; class 5 has no samples at all."""
     held = samples(road.train)
     channels, classes = held.images.shape[1], road.classes
     model = build(backbone, num_classes=len(classes), in_channels=channels, image_size=SIZE, seed=3)
-    tracker = Tracker(num_classes=len(classes), dim=model.dim, watch=(RARE,), grace=0, variant=variant)
+    tracker = Tracker(num_classes=len(classes), dim=model.dim, watch=(RARE,), grace=0, method=method)
     labels = held.labels.numpy()
     owner = np.where(labels == RARE, np.where(np.arange(len(labels)) % 10 == 0, 1, 0), 1 + np.arange(len(labels)) % 2)
     owner[labels == GONE] = -1
@@ -126,7 +126,7 @@ def test_onnx_predicts_what_the_readout_predicts(trained, test_images, tmp_path)
 def test_every_backbone_in_both_formats(backbone, road, test_images, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    parts, model, outcome = payload(road, backbone, epochs=0, variant="lite", rounds=1)
+    parts, model, outcome = payload(road, backbone, epochs=0, method="mpt-lite:one-message", rounds=1)
     store, some = open_store(tmp_path / "state"), test_images[:50]
     store.save(3, parts)
     expected = outcome.readout.predict(embed(model, some).double().numpy())

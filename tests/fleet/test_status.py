@@ -49,7 +49,7 @@ def test_how_far_the_prototype_has_moved(server):
     tracked = status_of(state).classes[RARE].tracked
     step = state.prototypes[RARE] - state.tracked[RARE].deposit.prototype
     assert tracked.moved == pytest.approx(np.linalg.norm(step))
-    if state.settings.variant == "lite":
+    if not state.settings.asks.scatter:
         assert tracked.moved_mahalanobis is None
         return
     s = state.snapshot.everybody.covariance()

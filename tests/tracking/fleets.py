@@ -57,8 +57,12 @@ def paper_fleet(**options):
     return Fleet(holdings, **options)
 
 
-def tracker(**options):
-    return Tracker(num_classes=C, dim=D, **options)
+METHOD = {"mpt": "mpt", "lite": "mpt-lite:one-message", "cross": "mpt-x"}
+"""The fleet's method by the variant of `mpt.reconstruct` that it calls."""
+
+
+def tracker(variant="mpt", **options):
+    return Tracker(num_classes=C, dim=D, method=METHOD[variant], **options)
 
 
 def whats(outcome, vehicle=None):

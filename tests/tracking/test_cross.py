@@ -1,4 +1,4 @@
-"""The variant "cross" in a fleet: reference models, cross moments, and what happens without them."""
+"""The method "mpt-x" in a fleet: reference models, cross moments, and what happens without them."""
 
 import dataclasses
 
@@ -121,7 +121,7 @@ def test_a_class_that_is_still_trained_or_reconstructed_as_in_mpt_is_read_out_wh
     assert server.state.held_out == (RARE,)
     assert moved(server, gone) is True
     (lacking,) = play(fleet, server, "bcd", lacking=["b", "c"])
-    assert "as in the variant mpt" in lacking.problems[0]
+    assert "as by mpt" in lacking.problems[0]
     assert moved(server, lacking) is False
     (back,) = play(fleet, server, "abcd")
     assert moved(server, back) is False
@@ -181,9 +181,7 @@ def test_with_too_few_cross_moments_it_is_as_in_mpt_for_that_round(lacking, enou
     if not enough:
         (problem,) = outcome.problems
         there = 100 * (3 - len(lacking))
-        assert (
-            f"class {RARE} is reconstructed as in the variant mpt in this round: cross: moments of {there}" in problem
-        )
+        assert f"class {RARE} is reconstructed as by mpt in this round: cross: moments of {there}" in problem
     (outcome,) = play(fleet, server, "bcd")
     assert outcome.reconstructions[RARE].verdict is not None
     assert outcome.problems == ()

@@ -1,4 +1,4 @@
-"""The variant "cross" in a fleet in which anything may happen, and against wrong cross moments."""
+"""The method "mpt-x" in a fleet in which anything may happen, and against wrong cross moments."""
 
 import struct
 import zlib
@@ -49,7 +49,7 @@ def check_crossed(server, outcome, question, answers, held):
             expected = mpt.reconstruct(one.deposit, outcome.statistics, variant=variant, cross=moments)
         except mpt.StatisticsError:
             expected = mpt.reconstruct(one.deposit, outcome.statistics)
-            assert any("as in the variant mpt in this round" in problem for problem in outcome.problems)
+            assert any("as by mpt in this round" in problem for problem in outcome.problems)
         np.testing.assert_allclose(made.prototype, expected.prototype, rtol=1e-9, atol=1e-9)
         assert (made.samples, made.verdict) == (expected.samples, expected.verdict)
 
@@ -84,7 +84,7 @@ def test_nothing_that_vehicles_do_breaks_it(make, most_references, story, grace,
 def test_a_crowd_of_which_a_fifth_fails_in_every_round():
     """Most of the time departed classes are tracked by cross moments, whoever comes and goes."""
     rng = np.random.default_rng(0)
-    fleet, server = crowd(rng, 60, C), Tracker(num_classes=C, dim=D, grace=2, variant="cross")
+    fleet, server = crowd(rng, 60, C), Tracker(num_classes=C, dim=D, grace=2, method="mpt-x")
     history, held, made = {}, [], 0
     for number in range(25):
         draws = dict(zip(sorted(fleet.samples), rng.random(60), strict=True))
@@ -193,7 +193,7 @@ def test_well_formed_cross_moments_of_no_samples_break_nothing():
     outcome = server.close({**fleet.cross_answers(question, "cd"), "b": wrong})
     assert outcome.answered == ("b", "c", "d")
     assert np.isfinite(outcome.prototypes).all()
-    assert "is reconstructed as in the variant mpt in this round" in outcome.problems[0]
+    assert "is reconstructed as by mpt in this round" in outcome.problems[0]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

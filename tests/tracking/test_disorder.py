@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import mpt
 from mpt.fleet import Tracker
-from tests.tracking.fleets import RARE, C, D, Fleet, paper_fleet, tracker
+from tests.tracking.fleets import METHOD, RARE, C, D, Fleet, paper_fleet, tracker
 
 kinds = st.sampled_from(["answers", "silent", "leaves", "left", "nonsense"])
 happening = st.fixed_dictionaries(dict.fromkeys("abcd", kinds))
@@ -88,7 +88,7 @@ def with_silent_ones(history, roster, one, request, variant):
 
 def check_reconstructions(server, outcome, history, request):
     """Each is the core's, from all that was reported."""
-    variant = server.settings.variant
+    variant = {method: variant for variant, method in METHOD.items()}[server.settings.method]
     for c, made in outcome.reconstructions.items():
         one = server.state.tracked[c]
         stats = with_silent_ones(history, server.state.roster, one, request, variant)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mpt.methods import FLEET_METHODS
+
 HERE = Path(__file__).parents[2] / "benchmarks" / "random_fleets.py"
 SPOILED = (
     9854,  # on the staying vehicles all features are constant: there is nothing to fit a map to
@@ -23,9 +25,9 @@ def fleets():
     del sys.modules[spec.name]
 
 
-@pytest.mark.parametrize("variant", ["mpt", "lite", "cross"])
-def test_no_class_is_lost_to_rounding(fleets, variant):
-    assert {seed: why for seed in (*range(40), *SPOILED) if (why := fleets.failure(seed, variant))} == {}
+@pytest.mark.parametrize("method", FLEET_METHODS)
+def test_no_class_is_lost_to_rounding(fleets, method):
+    assert {seed: why for seed in (*range(40), *SPOILED) if (why := fleets.failure(seed, method))} == {}
 
 
 def test_what_is_lost_would_be_seen(fleets, monkeypatch):

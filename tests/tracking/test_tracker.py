@@ -339,7 +339,7 @@ def test_a_wrong_call_changes_nothing():
         ({"num_classes": 1}, "num_classes"),
         ({"watch_share": 2.0}, "watch_share"),
         ({"release_share": 0.9}, "release_share"),
-        ({"variant": "best"}, "variant"),
+        ({"method": "best"}, "method"),
         ({"most_references": 0}, "most_references"),
         ({"grace": -1}, "grace"),
         ({"watch": tuple(range(C))}, "watch"),

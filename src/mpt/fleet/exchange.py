@@ -25,7 +25,7 @@ class Ask:
         held_out: to train: classes whose samples are not to be trained on, those of departed vehicles.
         request: to report: `Question.to_bytes()`.
         largest_answer: to report: bytes; a longer answer is not looked at.
-        keep: to report: whether features under this model may be asked for again, as in the variant "cross".
+        keep: to report: whether features under this model may be asked for again, as by the method "mpt-x".
         references: to report: the fingerprint of each reference model that the request names, by its round.
         models: reference models that go along, by round.
         wanting: the nodes that they go to.

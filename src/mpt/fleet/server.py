@@ -224,7 +224,7 @@ class Server:
             model,
             request=question.to_bytes(),
             largest_answer=self.tracker.largest_answer,
-            keep=self.tracker.settings.variant == "cross",
+            keep=self.tracker.settings.asks.cross,
             references=references,
             models=models,
             wanting=frozenset(wanting & set(nodes)),

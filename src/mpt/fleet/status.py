@@ -56,7 +56,7 @@ class TrackedStatus:
         prototype_round: the round that its latest prototype is from.
         moved: Euclidean distance of its latest prototype from the deposit's.
         moved_mahalanobis: the same under the latest covariance; None where there is none.
-        reference_round: in the variant "cross": the round whose global model cross moments are made with; else None.
+        reference_round: of the method "mpt-x": the round whose global model cross moments are made with; else None.
         expected_error: the Mahalanobis distance of its prototype from the true one that is to be expected; None where
             it was not reconstructed in the last round, or in a way that does not know.
         verdict: "good", "degraded" or "lost": that error against the nearest other prototype.
@@ -240,7 +240,7 @@ def _tracked(state: TrackerState, one: Tracked) -> TrackedStatus:
 
 def _mahalanobis(state: TrackerState, one: Tracked) -> float | None:
     """sqrt((mu_t - mu)^T S~_t^-1 (mu_t - mu)), mu the deposit's prototype, mu_t the latest."""
-    if state.snapshot is None or state.settings.variant == "lite":
+    if state.snapshot is None or not state.settings.asks.scatter:
         return None
     try:
         covariance = state.snapshot.everybody.covariance()

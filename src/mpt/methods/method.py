@@ -4,13 +4,13 @@ A method runs on the server. It is told when the class departs, and asked in lat
 Whatever it learns from vehicles it asks for, as bytes, so that its cost is what it sends and takes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from mpt.core import ClassStatistics, StatisticsError
+from mpt.core import ClassStatistics, CrossStatistics, Deposit, Reconstruction, StatisticsError
 from mpt.core.validation import Floats, Ints
 from mpt.protocol.local import Answer
 from mpt.protocol.request import StatisticsRequest
@@ -128,6 +128,53 @@ class Traits:
             if name != "version" and not isinstance(value, bool):
                 raise StatisticsError(f"{name}: {value!r}, should be True or False")
         return cls(**said)
+
+
+Deposits = tuple[Deposit, ...]
+
+
+class Asks(NamedTuple):
+    """What a method that runs on a fleet has vehicles report every round, besides counts and sums.
+
+    Attributes:
+        scatter: the d x d scatter.
+        span: squares outside the span of last round's reference prototypes.
+        cross: from a departure on, cross moments with the features under its model.
+    """
+
+    scatter: bool = True
+    span: bool = False
+    cross: bool = False
+
+
+class FleetMethod(Protocol):
+    """A method that a server can run while vehicles come and go: all it needs are each round's merged statistics.
+
+    When a class departs, when it is measured again and what is held out follow from presence and counts; none of it is
+    the method's.
+    """
+
+    @property
+    def name(self) -> str:
+        """Of the setting."""
+        ...
+
+    @property
+    def asks(self) -> Asks:
+        """What vehicles report."""
+        ...
+
+    def deposit(
+        self, before: ClassStatistics, departed: Sequence[int], staying: ClassStatistics
+    ) -> tuple[Deposit, ...]:
+        """Of classes that depart, from the last statistics with their vehicles, and those of who stays."""
+        ...
+
+    def reconstruct(
+        self, kept: Deposit, stats: ClassStatistics, cross: CrossStatistics | None = None
+    ) -> Reconstruction:
+        """A departed class now; `cross` where the method asks for it and enough of it has come."""
+        ...
 
 
 class Method(Protocol):

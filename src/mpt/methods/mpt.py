@@ -1,16 +1,24 @@
 """MPT and MPT-lite, and MPT's parts as rows of their own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from mpt.core import Deposit, Reconstruction, deposit, reconstruct
+from mpt.core import (
+    ClassStatistics,
+    CrossStatistics,
+    Deposit,
+    Reconstruction,
+    StatisticsError,
+    deposit,
+    reconstruct,
+)
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.core.health import VERDICTS
 from mpt.core.validation import Floats
-from mpt.methods.method import Now, Training
+from mpt.methods.method import Asks, Now, Training
 from mpt.protocol.request import StatisticsRequest
 
 
@@ -45,6 +53,7 @@ class Mpt:
     """Missing prototype tracking: deposit at departure, reconstruct every round (Eq. 1 to 7)."""
 
     needs_departure: ClassVar[bool] = True
+    asks: ClassVar[Asks] = Asks()
 
     name: str = "mpt"
     training: Training = "held-out"
@@ -56,13 +65,26 @@ class Mpt:
     def depart(self, now: Now) -> Deposit:
         """Decompose the departing prototype."""
         before, staying = now.report(now.request()), now.report(now.request(), staying=True)
-        return deposit(before, now.departed, staying=staying, ridge=self.ridge, cov_ridge=self.cov_ridge)
+        (kept,) = self.deposit(before, [now.departed], staying)
+        return kept
 
     def track(self, kept: Deposit, now: Now) -> tuple[Deposit, Floats]:
         """Reconstruct it in the current feature space."""
-        rec = reconstruct(kept, now.report(now.request()))
+        rec = self.reconstruct(kept, now.report(now.request()))
         note(now, kept, rec)
         return kept, self.part(rec, kept)
+
+    def deposit(
+        self, before: ClassStatistics, departed: Sequence[int], staying: ClassStatistics
+    ) -> tuple[Deposit, ...]:
+        """Eq. (1) and (2)."""
+        return deposit(before, departed, staying=staying, ridge=self.ridge, cov_ridge=self.cov_ridge)
+
+    def reconstruct(
+        self, kept: Deposit, stats: ClassStatistics, cross: CrossStatistics | None = None
+    ) -> Reconstruction:
+        """Eq. (3) to (7)."""
+        return reconstruct(kept, stats)
 
 
 @dataclass(frozen=True)
@@ -82,17 +104,41 @@ class MptLite:
     def depart(self, now: Now) -> Deposit:
         """Decompose the departing prototype."""
         request = self._request(now)
-        return deposit(now.report(request), now.departed, staying=now.report(request, staying=True), ridge=self.ridge)
+        (kept,) = self.deposit(now.report(request), [now.departed], now.report(request, staying=True))
+        return kept
 
     def track(self, kept: Deposit, now: Now) -> tuple[Deposit, Floats]:
         """Reconstruct it from counts, sums and squares."""
-        rec = reconstruct(kept, now.report(self._request(now)), variant="lite")
+        rec = self.reconstruct(kept, now.report(self._request(now)))
         note(now, kept, rec)
         return kept, rec.prototype
+
+    def deposit(
+        self, before: ClassStatistics, departed: Sequence[int], staying: ClassStatistics
+    ) -> tuple[Deposit, ...]:
+        """Eq. (1) and (2), and the spread outside the reference span."""
+        if before.span is None or not len(before.span):
+            raise StatisticsError("span: the statistics were made without one, which MPT-lite needs")
+        return deposit(before, departed, staying=staying, ridge=self.ridge)
+
+    def reconstruct(
+        self, kept: Deposit, stats: ClassStatistics, cross: CrossStatistics | None = None
+    ) -> Reconstruction:
+        """With g for the transport."""
+        return reconstruct(kept, stats, variant="lite")
 
     def _request(self, now: Now) -> StatisticsRequest:
         means = now.report(now.request(scatter=False), staying=True)
         return now.request(scatter=False, span=means.means[means.reference_classes])
+
+
+@dataclass(frozen=True)
+class OneMessage(MptLite):
+    """MPT-lite with one question a round, for fleets that report every round: last round's prototypes are the span."""
+
+    asks: ClassVar[Asks] = Asks(scatter=False, span=True)
+
+    name: str = "mpt-lite:one-message"
 
 
 def parts(ridge: float = DEFAULT_RIDGE, cov_ridge: float = DEFAULT_COV_RIDGE) -> tuple[Mpt, ...]:

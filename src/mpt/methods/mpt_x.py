@@ -1,16 +1,24 @@
 """MPT-X: cross-moment tracking, the departed prototype under a map that vehicles measure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from mpt.core import CrossStatistics, Deposit, class_weights, deposit, reconstruct
+from mpt.core import (
+    ClassStatistics,
+    CrossStatistics,
+    Deposit,
+    Reconstruction,
+    class_weights,
+    deposit,
+    reconstruct,
+)
 from mpt.core.affine import halves_suffice
 from mpt.core.cross import Still
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.core.validation import Floats
 from mpt.core.value import Value
-from mpt.methods.method import Now, Training
+from mpt.methods.method import Asks, Now, Training
 from mpt.methods.mpt import note
 from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.local import Local
@@ -45,6 +53,7 @@ class MptX:
 
     needs_departure: ClassVar[bool] = True
     version: ClassVar[int] = 3
+    asks: ClassVar[Asks] = Asks(cross=True)
 
     name: str = "mpt-x"
     training: Training = "held-out"
@@ -55,7 +64,7 @@ class MptX:
     def depart(self, now: Now) -> Kept:
         """Keep the departing prototype and fix the class weights."""
         before, staying = now.report(now.request()), now.report(now.request(), staying=True)
-        kept = deposit(before, now.departed, staying=staying, ridge=self.ridge, cov_ridge=self.cov_ridge)
+        (kept,) = self.deposit(before, [now.departed], staying)
         return Kept(kept, now.round, class_weights(kept, now.num_classes), staying.overall_mean)
 
     def track(self, kept: Kept, now: Now) -> tuple[Kept, Floats]:
@@ -78,9 +87,21 @@ class MptX:
                 still[report.still_digest] = report.still
                 yield report
 
-        rec = reconstruct(kept.deposit, stats, variant="cross", cross=CrossStatistics.merge(arriving()))
+        rec = self.reconstruct(kept.deposit, stats, CrossStatistics.merge(arriving()))
         note(now, kept.deposit, rec)
         return replace(kept, still=still), rec.prototype
+
+    def deposit(
+        self, before: ClassStatistics, departed: Sequence[int], staying: ClassStatistics
+    ) -> tuple[Deposit, ...]:
+        """As MPT's."""
+        return deposit(before, departed, staying=staying, ridge=self.ridge, cov_ridge=self.cov_ridge)
+
+    def reconstruct(
+        self, kept: Deposit, stats: ClassStatistics, cross: CrossStatistics | None = None
+    ) -> Reconstruction:
+        """Eq. (X2) to (X9); without cross moments as MPT does."""
+        return reconstruct(kept, stats) if cross is None else reconstruct(kept, stats, variant="cross", cross=cross)
 
 
 def _answer(question: bytes, local: Local) -> bytes:

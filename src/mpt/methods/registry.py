@@ -14,8 +14,8 @@ from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.methods import drift, simple
 from mpt.methods.ccvr import Ccvr
 from mpt.methods.icarl import Icarl
-from mpt.methods.method import Method, Training, Traits
-from mpt.methods.mpt import Mpt, MptLite, parts
+from mpt.methods.method import FleetMethod, Method, Training, Traits
+from mpt.methods.mpt import Mpt, MptLite, OneMessage, parts
 from mpt.methods.mpt_x import MptX
 
 Make = Callable[[float, float], Method]
@@ -73,6 +73,14 @@ METHODS: dict[str, tuple[Make, str]] = {
     "fedavg:live": (_plain(simple.Head("fedavg:live", "live")), "reference: softmax head without a departure"),
 }
 """Name: how to make it from the two ridges, and what it is."""
+
+
+FLEET_METHODS: dict[str, Callable[[float, float], FleetMethod]] = {
+    "mpt": lambda ridge, cov_ridge: Mpt(ridge=ridge, cov_ridge=cov_ridge),
+    "mpt-lite:one-message": lambda ridge, cov_ridge: OneMessage(ridge=ridge),
+    "mpt-x": lambda ridge, cov_ridge: MptX(ridge=ridge, cov_ridge=cov_ridge),
+}
+"""Those that run on a fleet."""
 
 
 def find_method(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float = DEFAULT_COV_RIDGE) -> Method:

@@ -18,7 +18,7 @@ _NOTHING: Mapping[int, ArrayLike] = {}
 
 @dataclass(frozen=True, eq=False)
 class Question(Value):
-    """A request for statistics and, in the variant "cross", one for cross moments a departed class.
+    """A request for statistics and, of the method "mpt-x", one for cross moments a departed class.
 
     Without the latter question and answer are, as bytes, those of `StatisticsRequest`.
 

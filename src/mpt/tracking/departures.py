@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mpt.core import StatisticsError, deposit
+from mpt.core import StatisticsError
 from mpt.core.validation import Ints
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking.answers import Snapshot, Taken
@@ -102,13 +102,11 @@ def _deposits(
     why = None
     if staying is None:
         why = "nobody stays"
-    elif settings.variant == "lite" and (before.span is None or not len(before.span)):
-        why = f"the statistics of round {snapshot.round} were made without a span, which MPT-lite needs"
     else:
         try:
-            made = deposit(before, sorted(owners), staying=staying, ridge=settings.ridge, cov_ridge=settings.cov_ridge)
+            made = settings.how.deposit(before, sorted(owners), staying)
         except StatisticsError as error:
-            why = str(error)
+            why = f"round {snapshot.round}: {error}"
         else:
             return {
                 d.departed: Tracked(d, owners[d.departed], snapshot.round, round, _samples(snapshot, d.departed))

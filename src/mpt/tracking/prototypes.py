@@ -11,7 +11,6 @@ from mpt.core import (
     NearestClassMean,
     Reconstruction,
     StatisticsError,
-    reconstruct,
 )
 from mpt.core.validation import Floats, Ints, check_finite, read_only
 from mpt.tracking.answers import Taken
@@ -117,17 +116,18 @@ def _reconstructed(
     round: int,
     problems: list[str],
 ) -> tuple[Reconstruction, bool]:
-    """In the variant "cross": from cross moments, where they were asked for and are enough (True), else as in "mpt"."""
+    """From cross moments, where they were asked for and are enough (True), or without."""
+    how = settings.how
     if one.reference is not None and one.since < round:
         try:
-            made = reconstruct(one.deposit, stats, variant="cross", cross=_enough(moments, stats, one.reference))
+            made = how.reconstruct(one.deposit, stats, _enough(moments, stats, one.reference))
             check_finite(made.prototype, "prototype")
         except StatisticsError as error:
             name = settings.name_of(one.departed)
-            problems.append(f"class {name} is reconstructed as in the variant mpt in this round: {error}")
+            problems.append(f"class {name} is reconstructed as by mpt in this round: {error}")
         else:
             return made, True
-    made = reconstruct(one.deposit, stats, variant="mpt" if settings.variant == "cross" else settings.variant)
+    made = how.reconstruct(one.deposit, stats)
     check_finite(made.prototype, "prototype")
     return made, False
 
@@ -162,7 +162,7 @@ def _may_return(state: TrackerState, roster: Roster, c: int) -> bool:
 
 
 def _covariance(settings: Settings, stats: ClassStatistics, problems: list[str]) -> Floats | None:
-    if settings.variant == "lite":
+    if not settings.asks.scatter:
         return None
     try:
         return stats.covariance()

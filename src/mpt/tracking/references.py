@@ -1,9 +1,9 @@
-"""Which reference model each departed class is tracked from, in the variant "cross".
+"""Which reference model each departed class is tracked from, of the method "mpt-x".
 
 A class's reference model is the global model of the round that its deposit is from. At most `most_references` are kept.
 Once there are as many, a new deposit shares the latest of them under which the departing prototype is known: all of the
 class's samples are in the cross moments of the deposit's round. Where it is known under none, the class is tracked as
-in the variant "mpt"; no other class is given up for it.
+by MPT; no other class is given up for it.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,13 +23,13 @@ def refer(
     """With a reference model for every deposit of this round that can have one, and what was decided.
 
     Args:
-        settings: the variant and the bound.
+        settings: the method and the bound.
         tracked: the classes with a deposit.
         snapshots: those that this round's deposits were made from, and others.
         round: the round that is being closed.
     """
     after, decisions = dict(tracked), list[Decision]()
-    if settings.variant != "cross":
+    if not settings.asks.cross:
         return after, decisions
     made_from = {snapshot.round: snapshot for snapshot in snapshots if snapshot is not None}
     for c, one in sorted(tracked.items()):
@@ -40,7 +40,7 @@ def refer(
         try:
             after[c], why = _referred(settings, one, made_from[one.round], kept)
         except StatisticsError as error:
-            why = f"{error}: it is tracked as in the variant mpt"
+            why = f"{error}: it is tracked as by mpt"
             decisions.append(Decision(round, "unreferenced", owners, (c,), why))
         else:
             why = f"cross moments from round {round + 1} on, {why}"

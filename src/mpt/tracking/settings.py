@@ -2,14 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 from mpt.core import StatisticsError
 from mpt.core import validation as check
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
+from mpt.methods import FLEET_METHODS, Asks, FleetMethod
 from mpt.tracking.errors import FleetError
-
-Variant = Literal["mpt", "lite", "cross"]
 
 
 @dataclass(frozen=True)
@@ -19,8 +17,8 @@ class Settings:
     Attributes:
         num_classes: C.
         dim: d, the feature dimension; answers of another one are refused.
-        variant: "mpt"; "lite", in which no d x d matrix travels and the readout is Euclidean; or "cross", in which
-            vehicles embed their samples under the departure-time model too.
+        method: "mpt"; "mpt-lite:one-message", in which no d x d matrix travels and the readout is Euclidean; or
+            "mpt-x", in which vehicles embed their samples under the departure-time model too.
         grace: a vehicle is departed once it has missed more than so many rounds in a row.
         watch_share: a class is watched once one vehicle holds at least this share of its samples.
         release_share: it is released once no vehicle has held this share for `patience` rounds; None: 0.8 watch_share.
@@ -29,8 +27,8 @@ class Settings:
             measured directly.
         most_watched: so many classes may be watched, the others serve as reference classes; None: half of them.
         remember: whether the remaining samples of a suspected vehicle count as they were when it answered last; in the
-            variant "cross" they do not.
-        most_references: in the variant "cross": so many departure-time models are kept.
+            method "mpt-x" they do not.
+        most_references: of the method "mpt-x": so many departure-time models are kept.
         watch: classes watched from the first round on, however they are spread.
         ridge: lambda of Eq. (1), see `mpt.deposit`.
         cov_ridge: lambda_Sigma of Eq. (3).
@@ -39,7 +37,7 @@ class Settings:
 
     num_classes: int
     dim: int
-    variant: Variant = "mpt"
+    method: str = "mpt"
     grace: int = 3
     watch_share: float = 0.5
     release_share: float | None = None
@@ -57,8 +55,8 @@ class Settings:
         try:
             classes = check.as_int(self.num_classes, "num_classes", least=2)
             dim = check.as_int(self.dim, "dim", least=1)
-            if self.variant not in get_args(Variant):
-                raise StatisticsError(f"variant: {self.variant!r}, should be one of {', '.join(get_args(Variant))}")
+            if self.method not in FLEET_METHODS:
+                raise StatisticsError(f"method: {self.method!r}, should be one of {', '.join(FLEET_METHODS)}")
             if not isinstance(self.remember, bool):
                 raise StatisticsError(f"remember: {self.remember!r}, should be True or False")
             watch_share = _share(self.watch_share, "watch_share")
@@ -97,9 +95,19 @@ class Settings:
         return self.release_share
 
     @property
+    def how(self) -> FleetMethod:
+        """The method."""
+        return FLEET_METHODS[self.method](self.ridge, self.cov_ridge)
+
+    @property
+    def asks(self) -> Asks:
+        """What the method has vehicles report."""
+        return self.how.asks
+
+    @property
     def remembers(self) -> bool:
-        """`remember`, where the variant can."""
-        return self.remember and self.variant != "cross"
+        """`remember`, where the method can."""
+        return self.remember and not self.asks.cross
 
     @property
     def capacity(self) -> int:

@@ -54,7 +54,7 @@ class Tracked:
         round: the round whose statistics it was made from.
         since: the round in which it was made.
         samples: that the class had then, on all vehicles.
-        reference: in the variant "cross"; None where the class is tracked as in the variant "mpt".
+        reference: of the method "mpt-x"; None where the class is tracked as by "mpt".
     """
 
     deposit: Deposit
@@ -85,7 +85,7 @@ class TrackerState:
             `mpt.tracking.remembered`; of vehicles that are not departed, and of classes with a deposit.
         held_out: classes whose remaining samples are held out of training.
         lacking: by vehicle that is not departed, the rounds of the reference models that it does not have.
-        health: of the classes that were reconstructed in the last round, where the variant knows.
+        health: of the classes that were reconstructed in the last round, where the method knows.
         outward: the classes that the readout has further out than their prototypes, Eq. (X10): those that nobody trains
             any more and that were reconstructed from cross moments.
         snapshot: the statistics of the last round that somebody answered.
@@ -209,6 +209,8 @@ def from_bytes(data: bytes | bytearray | memoryview) -> TrackerState:
 
 def _read(reader: Reader) -> TrackerState:
     about = json.loads(reader.block())
+    if "variant" in about["settings"]:
+        raise FleetError("Tracker bytes: of an earlier release, in which the method was a variant; begin a new state")
     settings = Settings(**{name: _value(value) for name, value in about["settings"].items()})
     c, d = settings.num_classes, settings.dim
     rows, frame_rows = about["rows"]

@@ -43,7 +43,7 @@ class Outcome:
         round: its number.
         prototypes: (C, d), measured or, for departed classes, reconstructed; a row of NaN where a class has none.
         covariance: (d, d), the pooled within-class covariance; None in MPT-lite, or where it cannot be had.
-        readout: made of both, in the variant "cross" with classes that nobody trains any more further out, Eq. (X10);
+        readout: made of both, by the method "mpt-x" with classes that nobody trains any more further out, Eq. (X10);
             None as long as no class has a prototype.
         reconstructions: of the classes that were reconstructed, by class.
         statistics: the merged statistics; None where nobody answered.
@@ -116,7 +116,7 @@ class Tracker:
 
     @property
     def models_needed(self) -> tuple[int, ...]:
-        """The rounds whose global model is to be kept in the variant "cross": vehicles may lack it.
+        """The rounds whose global model is to be kept for the method "mpt-x": vehicles may lack it.
 
         They are those that tracked classes have now, and the last that somebody answered in: should a vehicle be
         missing in the next round, its deposit is from that one.
@@ -133,7 +133,7 @@ class Tracker:
         return question_of(self.state, round)
 
     def request(self, round: int | None = None) -> StatisticsRequest:
-        """The question without cross moments: all of it, but in the variant "cross"."""
+        """The question without cross moments: all of it, but of the method "mpt-x"."""
         return self.question(round).statistics
 
     def close(
@@ -179,7 +179,7 @@ def question_of(state: TrackerState, round: int | None = None) -> Question:
     number = state.round + 1 if round is None else round
     if number <= state.round:
         raise FleetError(f"round: {number}, but round {state.round} is closed, should be a later one")
-    lite = state.settings.variant == "lite"
+    asks = state.settings.asks
     origin = np.zeros(state.settings.dim) if state.origin is None else state.origin
     there = state.spread.totals
     cross = {
@@ -199,8 +199,8 @@ def question_of(state: TrackerState, round: int | None = None) -> Question:
         state.settings.num_classes,
         watched=state.watch.classes,
         held_out=state.held_out,
-        scatter=not lite,
-        span=state.span if lite else None,
+        scatter=asks.scatter,
+        span=state.span if asks.span else None,
         origin=state.origin,
     )
     return Question(request, cross)
@@ -208,7 +208,7 @@ def question_of(state: TrackerState, round: int | None = None) -> Question:
 
 def models_needed(state: TrackerState) -> tuple[int, ...]:
     """See `Tracker.models_needed`."""
-    if state.settings.variant != "cross":
+    if not state.settings.asks.cross:
         return ()
     last = set() if state.snapshot is None else {state.snapshot.round}
     return tuple(sorted(last | {one.reference.round for one in state.tracked.values() if one.reference is not None}))
@@ -311,10 +311,10 @@ def _aimed(state: TrackerState, taken: Taken) -> TrackerState:
     if taken.snapshot is None:
         return state
     stats = taken.snapshot.everybody
-    lite = state.settings.variant == "lite"
+    spans = state.settings.asks.span
     references = [c for c in np.flatnonzero(stats.counts).tolist() if c not in state.watch.since]
-    span = stats.means[references] if lite and references else None
-    return replace(state, origin=stats.overall_mean, span=span if lite else None)
+    span = stats.means[references] if spans and references else None
+    return replace(state, origin=stats.overall_mean, span=span)
 
 
 def _outcome(after: TrackerState, now: Current, taken: Taken) -> Outcome:

@@ -52,13 +52,13 @@ class Noted:
 def main() -> None:
     """Both, with one thread, as Ray's workers have."""
     torch.set_num_threads(1)
-    variant = sys.argv[2]
-    finished, settings = [], SETTINGS | {"state": sys.argv[1], "variant": variant}
+    name = sys.argv[2]
+    finished, settings = [], SETTINGS | {"state": sys.argv[1], "method": name}
     run_simulation(
         server_app(finished.append, **settings), vehicle_app(**settings), num_supernodes=VEHICLES, backend_config=RAY
     )
     dataset = load(DATASET, image_size=28)
-    method = Noted(find_method({"mpt": "mpt", "cross": "mpt-x"}[variant]), {})
+    method = Noted(find_method(name), {})
     plan = Plan(
         rare=dataset.class_index("truck"), methods=("mpt",), vehicles=VEHICLES, remaining=0.1, rounds=ROUNDS,
         depart_at=2, eval_every=1, settings=Settings(epochs=1, batch_size=16),

@@ -1,4 +1,4 @@
-"""The variant "cross" over Flower's messages: vehicles keep features in their context, and nowhere else."""
+"""The method "mpt-x" over Flower's messages: vehicles keep features in their context, and nowhere else."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ SETTINGS = {
     "watch": "truck",
     "events": f"leave {VEHICLES - 1} after 1",
     "vehicle_ids": "partition",
-    "variant": "cross",
+    "method": "mpt-x",
 }
 
 
@@ -69,7 +69,7 @@ def in_one_process():
         held = shared(dataset, v, VEHICLES, rare="truck", remaining=0.1, seed=0)
         vehicle = Vehicle(str(v), prepare(config).model, held, config.training)
         vehicles[str(v)] = answering(vehicle, leaves_after=1 if v == VEHICLES - 1 else None)
-    tracker = Tracker(num_classes=8, dim=model.dim, watch=(TRUCK,), variant="cross")
+    tracker = Tracker(num_classes=8, dim=model.dim, watch=(TRUCK,), method="mpt-x")
     return Server(model, arrays(model.state_dict()), tracker, LocalTransport(vehicles)).rounds(ROUNDS)
 
 
@@ -101,5 +101,5 @@ def test_a_question_with_reference_models_comes_back():
 
 
 def test_in_an_app_of_ones_own_it_is_refused():
-    with pytest.raises(FleetError, match="variant: 'cross', should be 'mpt' or 'lite' here"):
-        ask_statistics(DirectGrid(None, 1), Tracker(num_classes=3, dim=2, variant="cross"), ArrayRecord({}))
+    with pytest.raises(FleetError, match="method: 'mpt-x', should be another here"):
+        ask_statistics(DirectGrid(None, 1), Tracker(num_classes=3, dim=2, method="mpt-x"), ArrayRecord({}))

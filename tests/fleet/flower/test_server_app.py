@@ -55,7 +55,7 @@ def test_a_round_says_when_it_ended(tmp_path):
 def test_a_new_release_goes_on_and_says_so(tmp_path, monkeypatch):
     before = mpt.__version__
     run(tmp_path, num_rounds=1)
-    monkeypatch.setattr("mpt.__version__", "99.1")
+    monkeypatch.setattr("mpt.fleet.flower.server_app.__version__", "99.1")
     run(tmp_path)
     assert f"which mpt {before} has written; this is mpt 99.1" in resumed(tmp_path)
     assert read_status(open_store(tmp_path)).round == 2

@@ -16,12 +16,12 @@ from mpt.fleet.store import open_store
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", ["mpt", "cross"])
-def test_eight_vehicles_have_the_engines_prototypes_for_three_rounds(tmp_path, variant):
+@pytest.mark.parametrize("method", ["mpt", "mpt-x"])
+def test_eight_vehicles_have_the_engines_prototypes_for_three_rounds(tmp_path, method):
     script = Path(__file__).with_name("simulated.py")
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_DISABLE_IMPORT_WARNING": "1"}
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path), variant],
+        [sys.executable, str(script), str(tmp_path), method],
         env={**os.environ, **quiet, "FLWR_HOME": str(tmp_path / "flower")},
         capture_output=True,
         text=True,
@@ -31,14 +31,14 @@ def test_eight_vehicles_have_the_engines_prototypes_for_three_rounds(tmp_path, v
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert len(found["apart"]) == 3
-    assert max(found["apart"]) < (1e-3 if variant == "cross" else 1e-4)  # cross moments travel as float16
+    assert max(found["apart"]) < (1e-3 if method == "mpt-x" else 1e-4)  # cross moments travel as float16
     assert found["updated"] == [8, 8, 7]
     decided = [what for number, what in found["decisions"] if number == 2]
-    assert decided == ["departed", "deposited", *["referenced"] * (variant == "cross"), "held-out"]
+    assert decided == ["departed", "deposited", *["referenced"] * (method == "mpt-x"), "held-out"]
     status = read_status(open_store(tmp_path))
     assert status.round == 3
     (tracked,) = [c.tracked for c in status.classes if c.tracked is not None]
-    assert tracked.reference_round == (2 if variant == "cross" else None)
+    assert tracked.reference_round == (2 if method == "mpt-x" else None)
     assert tracked.verdict is not None
     lines = [json.loads(line) for line in (tmp_path / "rounds.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [1, 2, 3]

@@ -9,14 +9,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from mpt.fleet.server import Rules
 from mpt.learning import Settings
 from mpt.learning.augmentation import AUGMENTATIONS
+from mpt.methods import FLEET_METHODS
 from mpt.tracking.errors import FleetError
 from mpt.tracking.settings import Settings as TrackerSettings
-from mpt.tracking.settings import Variant
 
 _KINDS = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 
@@ -86,7 +86,7 @@ class AppConfig:
     least: int = _least(2, "so many vehicles must be reachable for a round to begin", 1)
     wait: float = _seconds(600.0, "seconds to wait for them")
     tries: int = _least(3, "of a round that is short of updates, before the server stops", 1)
-    variant: str = _one_of("mpt", "how departed classes are tracked", *get_args(Variant))
+    method: str = _one_of("mpt", "how departed classes are tracked", *FLEET_METHODS)
     grace: int = _least(3, "rounds that a vehicle may miss in a row before it is departed", 0)
     watch_share: float = _share(0.5, "a class is watched once one vehicle holds this share of it")
     release_share: float = _setting(
@@ -101,7 +101,7 @@ class AppConfig:
     )
     remember: bool = _setting(True, "whether remaining samples of suspected vehicles count as they were")
     most_watched: int = _least(-1, "so many classes may be watched; -1: half of them", -1)
-    most_references: int = _least(2, "in the variant cross: so many departure-time models are kept", 1)
+    most_references: int = _least(2, "of the method mpt-x: so many departure-time models are kept", 1)
     watch: str = _setting("", "classes watched from the first round on, names with commas between")
     ridge: float = _ridge(TrackerSettings.ridge, "lambda of Eq. (1), relative")
     cov_ridge: float = _ridge(TrackerSettings.cov_ridge, "lambda_Sigma of Eq. (3)")
@@ -144,7 +144,7 @@ class AppConfig:
         return TrackerSettings(
             num_classes=len(classes),
             dim=dim,
-            variant=self.variant,  # type: ignore[arg-type]
+            method=self.method,
             grace=self.grace,
             watch_share=self.watch_share,
             release_share=self.release_share or None,

@@ -50,8 +50,8 @@ def ask_statistics(
         ids: by what vehicles are known; see `FlowerTransport`.
         farewells: who has said goodbye in earlier calls; they are not asked before their node is started again.
     """
-    if tracker.settings.variant == "cross":
-        raise FleetError("variant: 'cross', should be 'mpt' or 'lite' here: reference models are not sent")
+    if tracker.settings.asks.cross:
+        raise FleetError(f"method: {tracker.settings.method!r}, should be another here: reference models are not sent")
     request, transport = tracker.request(round), FlowerTransport(grid, ids, restarts=ids == "node")
     ask = Ask(
         "report",
