@@ -201,6 +201,8 @@ def from_bytes(data: bytes | bytearray | memoryview) -> TrackerState:
     """
     try:
         return _read(Reader(data, _KIND, _SPAN | _ORIGIN | _REMEMBERED | _CROSS))
+    except FleetError:
+        raise
     except StatisticsError as error:
         raise FleetError(str(error)) from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
