@@ -82,14 +82,16 @@ def main() -> None:
     parser.add_argument("--cells", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--fractions", type=float, nargs="+", help="of table 3, where not all of them can be run")
+    parser.add_argument("--backbones", nargs="+", help="likewise", choices=sorted(PAPER.backbones))
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--show", action="store_true")
     args = parser.parse_args()
     for name, _ in SETS.values():
         if not any((args.folder / file).exists() for file in (f"{name}.npz", f"{name}-train.parquet")):
             parser.error(f"{args.folder}: no {name}.npz and no {name}-train.parquet, should be one of them")
-    if args.fractions:
-        SCALES["paper"] = replace(PAPER, backbone_remaining=tuple(args.fractions))
+    fractions, backbones = args.fractions or PAPER.backbone_remaining, args.backbones or PAPER.backbones
+    kept = {name: PAPER.backbones[name] for name in PAPER.backbones if name in backbones}
+    SCALES["paper"] = replace(PAPER, backbone_remaining=tuple(fractions), backbones=kept)
     cells = args.work / "cells"
     cells.mkdir(parents=True, exist_ok=True)
     args.out.mkdir(parents=True, exist_ok=True)
