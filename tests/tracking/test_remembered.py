@@ -146,5 +146,5 @@ def test_nobody_answers_and_nothing_is_forgotten():
 
 
 def test_a_state_from_before_methods_had_names_is_refused_in_a_sentence():
-    with pytest.raises(FleetError, match="^Tracker bytes: of an earlier release, in which the method was a variant"):
+    with pytest.raises(FleetError, match=r"^Tracker bytes: of an earlier release, in which the method was a variant"):
         Tracker.from_bytes(BEFORE.read_bytes())
