@@ -12,6 +12,10 @@ connection=${3:-mpt}
 bin=${MPT_BIN:-/opt/mpt/bin}
 pause=${MPT_PAUSE:-60}
 
+for program in mpt flwr python; do
+  [ -x "$bin/$program" ] || { echo "rounds.sh: there is no $bin/$program; MPT_BIN should be where mpt is" >&2 && exit 2; }
+done
+
 setting() {
   "$bin/python" -c '
 import sys, tomllib
@@ -24,11 +28,11 @@ except OSError as error:
 except tomllib.TOMLDecodeError as error:
     sys.exit(f"rounds.sh: {path}: {error}")
 except KeyError:
-    sys.exit(f"rounds.sh: {path}: has no {name}, should have")
+    sys.exit(f"rounds.sh: {path}: has no {name}, should have one")
 print(value)' "$settings" "$1" || exit 2
 }
-finished() { # the last round that is done, 0 where there is none
-  "$bin/mpt" fleet status "$state" --json |
+finished() { # the last round that is done, 0 where there is none; what is wrong with the state, `check` says
+  "$bin/mpt" fleet status "$state" --json 2> /dev/null |
     "$bin/python" -c 'import json, sys; print(json.loads(sys.stdin.read() or "{}").get("round", 0))'
 }
 

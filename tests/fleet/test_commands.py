@@ -78,7 +78,7 @@ def test_status_has_the_verdict(tmp_path):
 def test_status_of_nothing(tmp_path):
     done = call("fleet", "status", tmp_path / "none")
     assert done.exit_code == 2
-    assert "no whole checkpoint" in done.stderr
+    assert "store: there is no " in done.stderr
     assert not (tmp_path / "none").exists()
     assert "status" in call("fleet").output
 

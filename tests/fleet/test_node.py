@@ -32,6 +32,11 @@ def test_what_is_right_is_taken():
         ({"dataset": ""}, "dataset = '', should be a text"),
         ({"partition-id": 4, "num-partitions": 4}, "partition-id = 4, should be from 0 to 3"),
         ({"partition-id": -1, "num-partitions": 4}, "partition-id = -1, should be a whole number of at least 0"),
+        ({"partition-id": 1}, "num-partitions is missing, should be given with the other of the two"),
+        (
+            {"num-partitions": 4, "dataset": "road"},
+            "partition-id is missing, should be given with the other of the two",
+        ),
         ({"name": "two\nlines"}, "should be one line of at most 200"),
         ({"name": "anna, berta"}, "name = 'anna, berta', should be one line of at most 200, without commas"),
     ],

@@ -207,7 +207,7 @@ def test_labels_are_escaped():
 
 def test_a_store_without_a_tracker(tmp_path):
     store = FileStore(tmp_path)
-    with pytest.raises(StoreError, match="no whole checkpoint"):
+    with pytest.raises(StoreError, match="no round has finished here yet"):
         read_status(store)
     store.save(3, {"model": b""})
     with pytest.raises(StoreError, match="round 3 has model, should have 'tracker'"):

@@ -165,8 +165,8 @@ def test_rounds_are_started_again_until_the_last_is_done(programs, tmp_path):
     ("text", "words"),
     [
         (None, "cannot be read (No such file or directory)"),
-        ('state = "/state"', "has no num-rounds, should have"),
-        ("num-rounds = 3", "has no state, should have"),
+        ('state = "/state"', "has no num-rounds, should have one"),
+        ("num-rounds = 3", "has no state, should have one"),
         ('num-rounds = "many"\nstate = "/state"', "num-rounds is 'many', should be a whole number"),
         ('num-rounds = 3\nstate = ""', "state is empty"),
         ("num-rounds: 3", "run.toml: "),
@@ -179,6 +179,13 @@ def test_rounds_refuses_settings_that_cannot_be_right(programs, tmp_path, text, 
     assert done.returncode == 2
     assert words in done.stderr
     assert not (tmp_path / "calls").exists()
+
+
+def test_rounds_says_where_it_looks_for_programs(tmp_path):
+    done = rounds(tmp_path, tmp_path / "run.toml")
+    assert (done.returncode, done.stderr) == (
+        2, f"rounds.sh: there is no {tmp_path}/mpt; MPT_BIN should be where mpt is\n"
+    )  # fmt: skip
 
 
 def test_rounds_are_not_begun_with_settings_that_check_refuses(programs, tmp_path):

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from mpt.fleet.metrics import prometheus
 from mpt.fleet.status import Status, read_status
-from mpt.fleet.store import open_store
+from mpt.fleet.store import FileStore, SqliteStore, open_store
 from mpt.fleet.whatif_command import whatif
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import STATES, printable
@@ -44,12 +44,21 @@ def export(
         if kind not in files.EXTENSIONS:
             raise FleetError(f"format: {kind!r}, should be {' or '.join(files.EXTENSIONS)}")
         path = out or files.default_name(where, kind)
-        about = files.export(open_store(where), kind, path)
+        about = files.export(_there(where), kind, path)
     except (FleetError, LearningError) as error:
         raise click.UsageError(f"{where}: {error}") from error
     click.echo(f"{path}: {about.backbone} with {len(about.class_names)} classes after round {about.round}")
     for name in about.missing:
         click.echo(f"{name} has no prototype and is never predicted")
+
+
+def _there(where: str) -> FileStore | SqliteStore:
+    """The store, unless there is nothing of that name."""
+    store = open_store(where)
+    place = store.path if isinstance(store, SqliteStore) else store.folder
+    if not place.exists():
+        raise FleetError(f"store: there is no {place}, should be where a fleet's server keeps its state")
+    return store
 
 
 @fleet.callback(invoke_without_command=True)
@@ -70,7 +79,7 @@ def status(
     if as_json and as_prometheus:
         raise click.UsageError("json, prometheus: both are given, should be one of the two")
     try:
-        found = read_status(open_store(where))
+        found = read_status(_there(where))
     except FleetError as error:
         raise click.UsageError(f"{where}: {error}") from error
     if as_json:

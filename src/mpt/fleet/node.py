@@ -56,6 +56,9 @@ class NodeConfig:
         part, parts = _whole(given, "partition-id", 0), _whole(given, "num-partitions", 1)
         if part is not None and parts is not None and part >= parts:
             raise FleetError(f"node config: partition-id = {part}, should be from 0 to {parts - 1}")
+        if (part is None) != (parts is None):
+            lacking = "num-partitions" if parts is None else "partition-id"
+            raise FleetError(f"node config: {lacking} is missing, should be given with the other of the two")
         name = _text(given, "name") or ""
         if len(name) > _LONGEST_NAME or not name.isprintable() or "," in name:
             should = f"should be one line of at most {_LONGEST_NAME}, without commas"

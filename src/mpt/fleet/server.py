@@ -375,13 +375,11 @@ class _Half:
 
 def differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """Why a server with the one key cannot go on from a checkpoint with the other; empty where it can."""
-    for name in sorted((there.keys() & here.keys()) - {VERSION}):
-        if there[name] != here[name]:
-            return (
-                f"store: it holds a fleet with {name.replace('_', '-')} {there[name]!r}, not {here[name]!r}; "
-                "give another state folder, or the same settings"
-            )
-    return ""
+    both = sorted((there.keys() & here.keys()) - {VERSION})
+    other = [f"{n.replace('_', '-')} {there[n]!r}, not {here[n]!r}" for n in both if there[n] != here[n]]
+    if not other:
+        return ""
+    return f"store: it holds a fleet with {'; '.join(other)}: give another state folder, or the same settings"
 
 
 def _upgraded(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:

@@ -140,7 +140,7 @@ def read_status(store: Store) -> Status:
     """
     checkpoint = store.latest()
     if checkpoint is None:
-        raise StoreError("store: has no whole checkpoint, should be where a fleet's server keeps its state")
+        raise StoreError("store: no round has finished here yet; it should be where a fleet's server keeps its state")
     if TRACKER not in checkpoint.payload:
         parts = ", ".join(sorted(checkpoint.payload)) or "nothing"
         raise StoreError(f"store: round {checkpoint.round} has {parts}, should have {TRACKER!r}")

@@ -26,8 +26,8 @@ def test_the_apps_configuration_has_every_setting_with_its_default(folder):
     ("given", "message"),
     [
         ({"round": 3}, "unknown key 'round', known are augment, backbone"),
-        ({"num-rounds": "3"}, "num-rounds = '3', should be of type int"),
-        ({"lr": True}, "lr = True, should be of type float"),
+        ({"num-rounds": "3"}, "num-rounds = '3', should be a whole number"),
+        ({"lr": True}, "lr = True, should be a number"),
         ({"num-rounds": 0}, "num-rounds = 0, should be at least 1"),
         ({"vehicle-ids": "name"}, "vehicle-ids = 'name', should be node or partition"),
         ({"classes": "car, truck,car"}, "classes has 'car' more than once, should have every name once"),

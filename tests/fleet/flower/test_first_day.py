@@ -111,9 +111,10 @@ def test_it_goes_on_with_other_test_samples_but_not_with_other_classes(state, fo
     found = check([_text(given(folders, state=str(state), test="", num_rounds=5))])
     assert found.problems == ()
     assert f"state: {state} holds round 2: the fleet goes on with round 3" in found.notes
-    wrong = check([_text(given(folders, state=str(state), backbone="resnet18"))]).problems
+    wrong = check([_text(given(folders, state=str(state), backbone="resnet18", grace=7))]).problems
     assert wrong == (
-        "store: it holds a fleet with backbone 'cnn3', not 'resnet18'; give another state folder, or the same settings",
+        "store: it holds a fleet with backbone 'cnn3', not 'resnet18'; grace 3, not 7: give another state folder, "
+        "or the same settings",
     )
 
 
@@ -131,7 +132,7 @@ def test_check_says_what_would_be_done(folders, tmp_path):
     assert "test samples: car 8, van 0, truck 8" in done.output
     assert "no test samples, hence no F1: van" in done.output
     assert "none of the fleet's: bus 8" in done.output
-    assert "watched from the first round on: truck; at most 1" in done.output
+    assert "watched from the first round on: truck; no others" in done.output
     assert done.output.rstrip().endswith("nothing is wrong: flwr run can start")
     assert not (tmp_path / "new").exists()
 
@@ -139,7 +140,7 @@ def test_check_says_what_would_be_done(folders, tmp_path):
 WRONG = {
     "num-rounds": ("0", "num-rounds = 0, should be at least 1"),
     "watch_share": ("0.5", "unknown key 'watch_share', should it be 'watch-share'?"),
-    "lr": ('"fast"', "lr = 'fast', should be of type float"),
+    "lr": ('"fast"', "lr = 'fast', should be a number"),
     "method": ('"best"', "method = 'best', should be mpt, mpt-lite:one-message or mpt-x"),
     "quorum": ("2", "quorum = 2.0, should be above 0 and at most 1"),
     "deadline": ("-1", "deadline = -1.0, should be a number of seconds above 0"),
@@ -149,7 +150,7 @@ WRONG = {
     "test": ('"folder:/nowhere"', "folder:/nowhere: no folder"),
     "patience": ("0", "patience = 0, should be at least 1"),
     "carry-share": ("7", "carry-share = 7.0, should be a share from 0.05 to 1"),
-    "remember": ('"yes"', "remember = 'yes', should be of type bool: a true or false"),
+    "remember": ('"yes"', "remember = 'yes', should be true or false"),
 }
 
 
@@ -189,6 +190,7 @@ def test_settings_that_do_not_go_together():
         return " | ".join(check([text]).problems)
 
     assert "image-size = 0, should be given where classes are" in problems('classes="car,van"')
+    assert problems('classes="car,van" image-size=4') == "image-size = 4, should be 0, or 8 to 1024"
     assert "classes has 'car' more than once" in problems('classes="car,van,car" image-size=28')
     assert "should be two or more" in problems('classes="car" image-size=28')
     assert "watch has all classes" in problems('classes="car,van" watch="car,van" image-size=28')

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ from PIL import Image
 from mpt.files import alone
 from mpt.fleet import FleetError
 from mpt.fleet.flower.loopback import CONNECTION, Loopback, program
-from mpt.fleet.flower.supernode import ENDED, NO_GOODBYE, SuperNode, keep, leave_path
+from mpt.fleet.flower.supernode import ENDED, NO_GOODBYE, SuperNode, free_port, keep, leave_path
 from mpt.fleet.leave import LeaveFile
 
 ROOT = Path(__file__).parents[3]
@@ -44,7 +45,14 @@ def key(tmp_path):
 
 
 def node(key, **given):
-    return Standing(superlink="127.0.0.1:1", key=key, **{"leave_timeout": 20.0, "sent_after": 0.1, **given})
+    usual = {"leave_timeout": 20.0, "sent_after": 0.1, "port": unused_port()}
+    return Standing(superlink="127.0.0.1:1", key=key, **{**usual, **given})
+
+
+def unused_port():
+    with socket.socket() as tried:
+        tried.bind(("127.0.0.1", 0))
+        return tried.getsockname()[1]
 
 
 def signals(*after):
@@ -70,9 +78,25 @@ def test_sigterm_waits_for_the_goodbye(key, capfd):
     assert keep(node(key)) == 0
     thread.join()
     said = capfd.readouterr().err
-    assert "leaving: the next message is answered with a goodbye" in said
+    assert "leaving: the next message of 127.0.0.1:1 is answered with a goodbye" in said
     assert "left: the server was told" in said
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has names of sockets that no file stands for")
+def test_a_port_belongs_to_one_vehicle(key, tmp_path):
+    """Flower starts a second one beside the first, and it never hears a message."""
+    port = unused_port()
+    other = tmp_path / "other.key"
+    other.write_text("another key")
+    with free_port(port), pytest.raises(FleetError, match=f"port: {port} is in use on this machine, --port should"):
+        keep(node(other, port=port))
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", port))
+        listening.listen()
+        with pytest.raises(FleetError, match=f"port: {port} is in use"):
+            keep(node(key, port=port))
+    assert keep(node(key, port=port, script="raise SystemExit(3)")) == 3
 
 
 def test_without_a_message_it_leaves_in_the_end(key, capfd):
@@ -129,7 +153,7 @@ def test_the_dataset_is_tried_at_the_start(key, tmp_path, capfd):
     folder = tmp_path / "images"
     (folder / "train" / "truck").mkdir(parents=True)
     tried = {"node_config": f'dataset="folder:{folder}"', "script": "raise SystemExit(3)"}
-    with pytest.raises(FleetError, match=r"node-config: folder:.*: no images in .*train, should have at least one"):
+    with pytest.raises(FleetError, match=r"node config: folder:.*: no images in .*train, should have at least one"):
         keep(node(key, **tried))
     Image.new("RGB", (300, 200)).save(folder / "train" / "truck" / "1.png")
     (folder / "train" / "truck" / "2.png").write_bytes(b"half")
@@ -168,9 +192,13 @@ def test_a_leave_file_of_another_user_is_answered(tmp_path):
 
 def test_the_supernode_is_told_where_to_look(key, tmp_path):
     (tmp_path / "ca.crt").write_text("a certificate")
-    made = SuperNode(superlink="a:1", key=key, root_certificates=tmp_path / "ca.crt", node_config="partition-id=0")
+    made = SuperNode(
+        superlink="a:1", key=key, root_certificates=tmp_path / "ca.crt", node_config="partition-id=0 num-partitions=2"
+    )
     command = made.command()
-    assert command[command.index("--node-config") + 1] == f'partition-id=0 leave-file="{leave_path(key)}"'
+    assert (
+        command[command.index("--node-config") + 1] == f'partition-id=0 num-partitions=2 leave-file="{leave_path(key)}"'
+    )
     assert "--insecure" not in command
     own = SuperNode(superlink="a:1", key=key, node_config='dataset="folder:/data" min-samples=5').command()
     kept = key.with_name(f"{key.name}.images")

@@ -90,12 +90,13 @@ def _prepared(config: AppConfig) -> list[str]:
     settings = config.tracker(ready.classes, ready.model.dim)
     size = nbytes(arrays(ready.model.state_dict()))
     side, channels = ready.model.image_size, ready.model.in_channels
+    free = settings.capacity - len(settings.watch)
+    more = f"up to {free} more as one vehicle holds {settings.watch_share:.0%} of them" if free > 0 else "no others"
     notes = [
         f"{config.backbone}: {len(ready.classes)} classes, d = {ready.model.dim}, {size:,} bytes a model, "
         f"images of {side} x {side} x {channels}",
         f"classes: {', '.join(ready.classes)}",
-        f"watched from the first round on: {', '.join(ready.classes[c] for c in settings.watch) or 'none'}; "
-        f"at most {settings.capacity} classes are watched",
+        f"watched from the first round on: {', '.join(ready.classes[c] for c in settings.watch) or 'none'}; {more}",
     ]
     return notes + _tested(ready)
 

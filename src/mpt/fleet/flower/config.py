@@ -7,7 +7,7 @@ a table, and `mpt fleet check` holds a configuration against it.
 import difflib
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from mpt.methods import FLEET_METHODS
 from mpt.tracking.errors import FleetError
 from mpt.tracking.settings import Settings as TrackerSettings
 
-_KINDS = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+_KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def _setting(default: Any, about: str, should: str = "", fits: Callable[[Any], bool] = lambda _: True) -> Any:
@@ -186,7 +186,7 @@ def settings() -> tuple[Setting, ...]:
     return tuple(
         Setting(
             f.name.replace("_", "-"),
-            _KINDS[type(f.default)],
+            _KINDS[type(f.default)].removeprefix("a "),
             shown(f.default),
             f.metadata["about"],
             f.metadata["should"],
@@ -207,12 +207,12 @@ def examined(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         whole = isinstance(value, int) and not isinstance(value, bool)
         made = float(value) if kind is float and whole else value
         if type(made) is not kind:
-            problems.append(f"{key} = {value!r}, should be of type {kind.__name__}: a {_KINDS[kind]}")
+            problems.append(f"{key} = {value!r}, should be {_KINDS[kind]}")
         elif not about["fits"](made):
             problems.append(f"{key} = {made!r}, should be {about['should']}")
         else:
             chosen[name] = made
-    problems += _together(chosen)
+    problems += _together(chosen, {key.replace("-", "_") for key in given} - chosen.keys())
     return chosen, problems
 
 
@@ -222,8 +222,8 @@ def known(given: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in given.items() if key in keys}
 
 
-def _together(chosen: Mapping[str, Any]) -> list[str]:
-    """What is wrong with settings beside each other."""
+def _together(chosen: Mapping[str, Any], wrong: Collection[str] = ()) -> list[str]:
+    """What is wrong with settings beside each other; of those that are wrong by themselves nothing more is said."""
     config = AppConfig(**chosen)
     problems = [
         f"classes has {name!r} more than once, should have every name once"
@@ -232,7 +232,7 @@ def _together(chosen: Mapping[str, Any]) -> list[str]:
     ]
     if len(config.class_names) == 1:
         problems.append(f"classes = {config.classes!r}, should be two or more")
-    if config.class_names and not config.image_size:
+    if config.class_names and not config.image_size and "image_size" not in wrong:
         problems.append("image-size = 0, should be given where classes are")
     if config.release_share > config.watch_share:
         problems.append(f"release-share = {config.release_share}, should be at most watch-share, {config.watch_share}")

@@ -34,6 +34,8 @@ def given(texts: Sequence[str], what: str) -> dict[str, Any]:
         for word in _PAIR.sub("", text).split():
             raise FleetError(f'{what}: {word!r} is no setting, should be key=value or key="text", without spaces at =')
         for key, value in _PAIR.findall(text):
+            if key.startswith(",") or value.endswith(","):
+                raise FleetError(f"{what}: {key}={value} has a comma, settings should have spaces between them")
             if key in seen:
                 raise FleetError(f"{what}: {key} is given twice, {seen[key]} and {value}, should be once")
             seen[key] = value

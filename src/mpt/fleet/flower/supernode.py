@@ -4,14 +4,17 @@ import ctypes
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 from mpt.data import DataError, hold, load
 from mpt.data.encoded import SMALLEST_SIDE
@@ -119,9 +122,9 @@ def try_dataset(settings: NodeConfig) -> None:
     try:
         data = (hold if settings.partition_id is None else load)(spec, image_size=SMALLEST_SIDE, say=_say)
     except DataError as error:
-        raise FleetError(f"node-config: {error}") from error
+        raise FleetError(f"node config: {error}") from error
     except OSError as error:
-        raise FleetError(f"node-config: {spec}: {error.filename} cannot be read ({error.strerror})") from error
+        raise FleetError(f"node config: {spec}: {error.filename} cannot be read ({error.strerror})") from error
     counts = zip(data.classes, data.train.counts(len(data.classes)), strict=True)
     _say(f"{spec}: {', '.join(f'{name} {count}' for name, count in counts)} training samples")
 
@@ -133,10 +136,30 @@ def keep(node: SuperNode) -> int:
     """
     command = node.command()
     try:
-        with alone(node.key):
+        with alone(node.key), free_port(node.port):
             return _keep(node, command)
     except TakenError:
         raise FleetError(f"key: a vehicle runs with {node.key} already, each should have a key of its own") from None
+
+
+@contextmanager
+def free_port(port: int) -> Iterator[None]:
+    """Inside, no other vehicle of this machine has the port; Flower tells two that start together nothing.
+
+    Raises:
+        FleetError: another vehicle has it, or another program listens there.
+    """
+    taken = FleetError(f"port: {port} is in use on this machine, --port should give each vehicle one of its own")
+    with socket.socket(socket.AF_UNIX) as held, socket.socket() as tried:
+        try:
+            if sys.platform == "linux":
+                held.bind(f"\0mpt-vehicle-port-{port}")
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(("127.0.0.1", port))
+        except (OSError, OverflowError):
+            raise taken from None
+        tried.close()
+        yield
 
 
 def runs(key: Path) -> bool:
@@ -170,16 +193,26 @@ def _keep(node: SuperNode, command: Sequence[str]) -> int:
         start_new_session=True,
         preexec_fn=_dies_with_its_parent(),  # noqa: PLW1509  # one call of libc, and no other threads
     )
+    ended = Ended(ENDED, "")
     try:
-        return _wait(node, process, signals)
+        ended = _wait(node, process, signals)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
         _stop(process)
         node.leave_file.clear()
+    _say(ended.sentence)
+    return ended.code
 
 
-def _wait(node: SuperNode, process: "subprocess.Popen[bytes]", signals: Sequence[int]) -> int:
+class Ended(NamedTuple):
+    """How a vehicle has ended: its exit code, and a sentence."""
+
+    code: int
+    sentence: str
+
+
+def _wait(node: SuperNode, process: "subprocess.Popen[bytes]", signals: Sequence[int]) -> Ended:
     leave, until, why = node.leave_file, float("inf"), ""
     while process.poll() is None:
         if signals and not leave.asked:
@@ -189,27 +222,27 @@ def _wait(node: SuperNode, process: "subprocess.Popen[bytes]", signals: Sequence
                 why = f"{leave.path} cannot be written ({error.strerror})"
         if leave.asked and until == float("inf"):
             until = time.monotonic() + node.leave_timeout
-            _say(f"leaving: the next message is answered with a goodbye, within {node.leave_timeout:g} s")
+            _say(
+                f"leaving: the next message of {node.superlink} is answered with a goodbye, within "
+                f"{node.leave_timeout:g} s; a second signal does not wait for it"
+            )
         if leave.done:
             time.sleep(node.sent_after)
-            _say("left: the server was told")
-            return 0
+            return Ended(0, "left: the server was told")
         if len(signals) > 1:
             why = "asked to hurry"
         elif time.monotonic() > until:
             why = "no message came in time"
         if why:
-            _say(f"left without a goodbye: {why}; the server will suspect a failure")
-            return NO_GOODBYE
+            return Ended(NO_GOODBYE, f"left without a goodbye: {why}; the server will suspect a failure")
         time.sleep(PAUSE)
     if leave.done:
-        _say("left: the server was told")
-        return 0
+        return Ended(0, "left: the server was told")
     if leave.asked:
-        _say("left without a goodbye: the SuperNode ended by itself; the server will suspect a failure")
-        return NO_GOODBYE
-    _say("the SuperNode ended by itself; see its lines above: is the key registered, is the clock right?")
-    return process.returncode or ENDED
+        why = "left without a goodbye: the SuperNode ended by itself; the server will suspect a failure"
+        return Ended(NO_GOODBYE, why)
+    why = "the SuperNode ended by itself; see its lines above: is the key registered, is the clock right?"
+    return Ended(process.returncode or ENDED, why)
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:
