@@ -35,6 +35,8 @@ def test_a_toml_file(tmp_path):
         ("num-rounds = 100", "'num-rounds' is no setting"),
         ("a=1 a=2", "a is given twice, 1 and 2"),
         ("dataset=folder:/data", "dataset = folder:/data, should be a number, true, false, or a text in quotes"),
+        ('dataset="road",min-samples=5', ",min-samples=5 has a comma, settings should have spaces between them"),
+        ("a=1, b=2", "a=1, has a comma"),
         ("a=[1,2]", r"a = [1,2], should be a number"),
     ],
 )
