@@ -158,7 +158,7 @@ def main() -> None:
                 if lost[method] <= 5:
                     print(f"{method}, fleet {seed}: {why}")
         print(
-            f"{method}:  {args.fleets} fleets of {LAST} rounds, {even} of them without huge or tiny units: "
+            f"{method}: {args.fleets} fleets of {LAST} rounds, {even} of them without huge or tiny units: "
             f"class lost in {lost[method]}"
         )
     print(f"{time.perf_counter() - start:.0f} s")
