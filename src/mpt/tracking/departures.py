@@ -67,10 +67,12 @@ def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster
             fresh |= made.keys() if vehicles is left else set()
     decisions += _lost(state, taken, (*vanished, *left), staying, tracked, reasons, roster, number)
     tracked, dropped = _kept(settings, tracked, fresh, staying, roster, number)
-    held_out = tuple(c for c in sorted(tracked) if not _waiting(tracked[c], roster))
+    due = [c for c in sorted(tracked) if not _waiting(tracked[c], roster)]
+    held_out = tuple(c for c in due if not settings.shadow or c in state.approved)
     tracked, referred = refer(settings, tracked, (state.snapshot, taken.snapshot), number)
     decisions += [*dropped, *referred]
     decisions += [_held_out(number, tracked[c], int(staying[c])) for c in held_out if c not in state.held_out]
+    decisions += [_shadowed(settings, tracked[c], int(staying[c]), number) for c in _newly_due(state, due, held_out)]
     return Departures(tracked, frozenset(fresh & tracked.keys()), held_out, tuple(decisions))
 
 
@@ -197,6 +199,20 @@ def _deposited(round: int, one: Tracked) -> Decision:
 def _carried(round: int, owners: tuple[str, ...], c: int, samples: int) -> Decision:
     why = f"the vehicle is gone, but {samples} samples stay and carry the class: it needs no deposit"
     return Decision(round, "carried", ", ".join(owners), (c,), why)
+
+
+def _newly_due(state: TrackerState, due: Collection[int], held_out: Collection[int]) -> list[int]:
+    """The classes that shadow mode keeps from being held out, and that were not due in the round before."""
+    before = {c for c in state.tracked if not _waiting(state.tracked[c], state.roster)}
+    return [c for c in due if c not in held_out and c not in before]
+
+
+def _shadowed(settings: Settings, one: Tracked, samples: int, round: int) -> Decision:
+    why = (
+        f"departed, but this is shadow mode: its {samples} remaining samples are trained on until somebody calls "
+        f"mpt fleet approve {settings.name_of(one.departed)}"
+    )
+    return Decision(round, "shadowed", ", ".join(one.owners), (one.departed,), why)
 
 
 def _held_out(round: int, one: Tracked, samples: int) -> Decision:

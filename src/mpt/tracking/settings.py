@@ -30,6 +30,7 @@ class Settings:
             method "mpt-x" they do not.
         most_references: of the method "mpt-x": so many departure-time models are kept.
         watch: classes watched from the first round on, however they are spread.
+        shadow: whether nothing in training changes: remaining samples are held out only of classes that were approved.
         ridge: lambda of Eq. (1), see `mpt.deposit`.
         cov_ridge: lambda_Sigma of Eq. (3).
         class_names: what the classes are called, for sentences; empty: by their numbers.
@@ -47,6 +48,7 @@ class Settings:
     remember: bool = True
     most_references: int = 2
     watch: tuple[int, ...] = ()
+    shadow: bool = False
     ridge: float = DEFAULT_RIDGE
     cov_ridge: float = DEFAULT_COV_RIDGE
     class_names: tuple[str, ...] = ()
@@ -57,8 +59,9 @@ class Settings:
             dim = check.as_int(self.dim, "dim", least=1)
             if self.method not in FLEET_METHODS:
                 raise StatisticsError(f"method: {self.method!r}, should be one of {', '.join(FLEET_METHODS)}")
-            if not isinstance(self.remember, bool):
-                raise StatisticsError(f"remember: {self.remember!r}, should be True or False")
+            for name in ("remember", "shadow"):
+                if not isinstance(getattr(self, name), bool):
+                    raise StatisticsError(f"{name}: {getattr(self, name)!r}, should be True or False")
             watch_share = _share(self.watch_share, "watch_share")
             release = 0.8 * watch_share if self.release_share is None else self.release_share
             most = classes // 2 if self.most_watched is None else self.most_watched

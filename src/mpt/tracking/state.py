@@ -84,6 +84,7 @@ class TrackerState:
         remembered: (d,) by vehicle and class: the offset of its remaining samples in its last answer, see
             `mpt.tracking.remembered`; of vehicles that are not departed, and of classes with a deposit.
         held_out: classes whose remaining samples are held out of training.
+        approved: of a fleet in shadow mode, the classes that may be held out.
         lacking: by vehicle that is not departed, the rounds of the reference models that it does not have.
         health: of the classes that were reconstructed in the last round, where the method knows.
         outward: the classes that the readout has further out than their prototypes, Eq. (X10): those that nobody trains
@@ -107,6 +108,7 @@ class TrackerState:
     tracked: Mapping[int, Tracked] = field(default_factory=dict)
     remembered: Mapping[str, Mapping[int, Floats]] = field(default_factory=dict)
     held_out: tuple[int, ...] = ()
+    approved: tuple[int, ...] = ()
     lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     health: Mapping[int, Health] = field(default_factory=dict)
     outward: tuple[int, ...] = ()
@@ -157,6 +159,7 @@ def to_bytes(state: TrackerState) -> bytes:
         "outward": state.outward,
         "remembered": remembered,
         "held_out": state.held_out,
+        "approved": state.approved,
         "snapshot": None
         if state.snapshot is None
         else {"round": state.snapshot.round, "rest": state.snapshot.rest is not None, "holders": holders},
@@ -254,6 +257,7 @@ def _read(reader: Reader) -> TrackerState:
         tracked={t.departed: t for t in tracked},
         remembered=remembered,
         held_out=tuple(about["held_out"]),
+        approved=tuple(about.get("approved", ())),
         lacking={v: tuple(rounds) for v, rounds in about.get("lacking", {}).items()},
         health={number: Health(*known) for number, known in about.get("health", ())},
         outward=tuple(about.get("outward", ())),

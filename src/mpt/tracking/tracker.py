@@ -161,6 +161,13 @@ class Tracker:
         self.state, outcome = close_round(self.state, answers, leaving, round, rounds, absent, names)
         return outcome
 
+    def approve(self, classes: Collection[int]) -> None:
+        """In shadow mode: let the remaining samples of these classes be held out, once they have departed."""
+        wrong = [c for c in classes if not 0 <= c < self.settings.num_classes]
+        if wrong:
+            raise FleetError(f"approve: class {wrong[0]}, should be from 0 to {self.settings.num_classes - 1}")
+        self.state = replace(self.state, approved=tuple(sorted({*self.state.approved, *classes})))
+
     def to_bytes(self) -> bytes:
         """The tracker as bytes for `from_bytes`: versioned, no pickle, lossless."""
         return states.to_bytes(self.state)
