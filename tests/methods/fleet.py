@@ -44,7 +44,7 @@ class Fleet:
             round=30 if departed else 15,
             departed=RARE,
             num_classes=CLASSES,
-            head=(self.rng.standard_normal((CLASSES, D)), np.zeros(CLASSES)),
+            classifier=(self.rng.standard_normal((CLASSES, D)), np.zeros(CLASSES)),
             report=channel.report,
             ask=channel.ask,
             reference=lambda kind: features[rare].mean(axis=0),

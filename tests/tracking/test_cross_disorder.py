@@ -129,7 +129,7 @@ def bundled(statistics, moments, c=RARE, times=1):
 
 def nonsense(fleet, server):
     question = server.question()
-    statistics, _ = parts(fleet.cross_answers(question, "b")["b"])
+    statistics, _, _ = parts(fleet.cross_answers(question, "b")["b"])
 
     def forged(**changes):
         return bundled(statistics, moments_of(fleet, question, "b", **changes).to_bytes("float32", frame=False))
@@ -187,7 +187,7 @@ def test_well_formed_cross_moments_of_no_samples_break_nothing():
         np.fill_diagonal(wrong, trace / D)
         return wrong
 
-    statistics, _ = parts(fleet.cross_answers(question, "b")["b"])
+    statistics, _, _ = parts(fleet.cross_answers(question, "b")["b"])
     moments = moments_of(fleet, question, "b", gram=lambda g: 100 * turned(g))
     wrong = bundled(statistics, moments.to_bytes("float32", frame=False))
     outcome = server.close({**fleet.cross_answers(question, "cd"), "b": wrong})

@@ -2,8 +2,10 @@
 
     magic      4 bytes    b"MPT" and the kind: "S" ClassStatistics, "X" CrossStatistics, "D" Deposit,
                           "R" StatisticsRequest, "Q" CrossRequest, "A" arrays of a method, "T" the state of a
-                          fleet's Tracker, "F" the Question of a fleet's server, "B" an answer to it
-    version    uint16     1
+                          fleet's Tracker, "F" the Question of a fleet's server, "B" an answer to it,
+                          "P" a question to a part of a method, "M" further requests, "O" an answer to them,
+                          "K" what a method keeps
+    version    uint16     of the protocol, the first in which such a message was written: 1 or 2
     flags      uint16     which optional parts follow; bit 15: real numbers are float32, else float64
     length     uint64     of the whole message
     body                  the kind's own fields, in a fixed order, without names or padding
@@ -27,7 +29,11 @@ from mpt.core.validation import Floats, Ints
 
 WireType = Literal["float32", "float64"]
 
-VERSION = 1
+VERSION = 2
+"""Of the protocol. This release reads messages of it and of the one before, and refuses others."""
+_FIRST = {b"P": 2, b"M": 2, b"O": 2, b"K": 2}
+"""The version in which a kind came, or was changed last; 1 where it is not here. A message is written as that one, so
+that whoever is a version behind can read all that it could be asked then."""
 _HEADER = struct.Struct("<3s1sHHQ")
 _CHECKSUM = struct.Struct("<I")
 _FLOAT32 = 1 << 15
@@ -48,7 +54,16 @@ _KINDS = {
     b"T": "Tracker",
     b"F": "Question",
     b"B": "Answer",
+    b"P": "PartRequest",
+    b"M": "Further",
+    b"O": "further answer",
+    b"K": "Kept",
 }
+
+
+def kind_of(message: bytes | bytearray | memoryview) -> bytes:
+    """The kind that a message says it is of."""
+    return bytes(message[3:4])
 
 
 def fits_float32(array: Floats) -> bool:
@@ -60,10 +75,12 @@ def fits_float32(array: Floats) -> bool:
 class Writer:
     """Collects the fields of one message in order; `finish` gives the bytes."""
 
-    def __init__(self, kind: bytes, flags: int, dtype: WireType) -> None:
+    def __init__(self, kind: bytes, flags: int, dtype: WireType, version: int | None = None) -> None:
+        """A message of `kind`, written as `version`; default: the first that has its kind."""
         name = getattr(dtype, "name", getattr(dtype, "__name__", dtype))
         if name not in ("float32", "float64"):
             raise StatisticsError(f"dtype: {dtype!r}, should be 'float32' or 'float64'")
+        self._version = _FIRST.get(kind, 1) if version is None else version
         self._kind, self._real = kind, np.dtype(name).newbyteorder("<")
         self.narrow = name == "float32"
         self._flags = flags | _FLOAT32 * self.narrow
@@ -119,7 +136,7 @@ class Writer:
     def finish(self) -> bytes:
         """The whole message."""
         length = _HEADER.size + sum(map(len, self._parts)) + _CHECKSUM.size
-        message = b"".join([_HEADER.pack(b"MPT", self._kind, VERSION, self._flags, length), *self._parts])
+        message = b"".join([_HEADER.pack(b"MPT", self._kind, self._version, self._flags, length), *self._parts])
         return message + _CHECKSUM.pack(zlib.crc32(message))
 
 
@@ -140,8 +157,11 @@ class Reader:
             raise StatisticsError(f"{what} bytes: do not begin with 'MPT', not made by to_bytes")
         if found != kind:
             raise StatisticsError(f"{what} bytes: these are {_KINDS.get(found, 'unknown')} bytes")
-        if version != VERSION:
-            raise StatisticsError(f"{what} bytes: version {version}, this release of mpt reads version {VERSION}")
+        if version not in (VERSION - 1, VERSION):
+            raise StatisticsError(
+                f"{what} bytes: version {version} of the protocol, this release of mpt reads {VERSION - 1} and "
+                f"{VERSION}; update the {'sender' if version < VERSION else 'receiver'}"
+            )
         if length != len(view):
             raise StatisticsError(f"{what} bytes: truncated or extended, {len(view)} bytes of {length}")
         end = len(view) - _CHECKSUM.size
@@ -149,7 +169,7 @@ class Reader:
             raise StatisticsError(f"{what} bytes: altered, the checksum does not match")
         self.flags = found_flags & ~_FLOAT32
         if self.flags & ~flags:
-            raise StatisticsError(f"{what} bytes: a part that version {VERSION} does not know is flagged")
+            raise StatisticsError(f"{what} bytes: a part that version {version} does not know is flagged")
         self._what, self._view, self._at = what, view[:end], _HEADER.size
         self.narrow = bool(found_flags & _FLOAT32)
         self._real = "<f4" if self.narrow else "<f8"
@@ -206,6 +226,11 @@ class Reader:
         if math.prod(max(n, 1) for n in shape) > most:
             raise StatisticsError(f"{self._what} bytes: an array of shape {shape} is more than this reader accepts")
         return np.zeros(shape)
+
+    @property
+    def left(self) -> int:
+        """Bytes that have not been taken yet."""
+        return len(self._view) - self._at
 
     def finish(self) -> None:
         """To be called after the last field."""

@@ -102,7 +102,7 @@ class _Fleet:
             round=20 if departed else 15,
             departed=_RARE,
             num_classes=_CLASSES,
-            head=head.to_linear(),
+            classifier=head.to_linear(),
             report=channel.report,
             ask=channel.ask,
             reference=reference,

@@ -132,7 +132,7 @@ class ServerView:
             round=self.number,
             departed=self.plan.rare,
             num_classes=len(head[1]),
-            head=head,
+            classifier=head,
             report=channel.report,
             ask=channel.ask,
             reference=self.reference,

@@ -23,9 +23,11 @@ class Ask:
         round: its number.
         model: the global model.
         held_out: to train: classes whose samples are not to be trained on, those of departed vehicles.
-        request: to report: `Question.to_bytes()`.
+        calibrates: to train: whether with FedLC's loss.
+        request: to report: `Question.to_bytes()`, or `Further.to_bytes()` where it follows another in the same round.
         largest_answer: to report: bytes; a longer answer is not looked at.
-        keep: to report: whether features under this model may be asked for again, as by the method "mpt-x".
+        keep: to report: whether features under this model may be asked for again, as by the method "mpt-x" or where a
+            further question may follow.
         references: to report: the fingerprint of each reference model that the request names, by its round.
         models: reference models that go along, by round.
         wanting: the nodes that they go to.
@@ -41,6 +43,7 @@ class Ask:
     references: Mapping[int, str] = field(default_factory=dict)
     models: Mapping[int, Arrays] = field(default_factory=dict)
     wanting: frozenset[str] = frozenset()
+    calibrates: bool = False
 
     def to(self, node: str) -> "Ask":
         """What one node is sent."""

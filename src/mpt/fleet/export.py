@@ -26,6 +26,7 @@ from mpt.fleet.store import TRACKER, Checkpoint, Store, StoreError
 from mpt.fleet.vehicle import load
 from mpt.learning import Classifier, build
 from mpt.learning.augmentation import normalise
+from mpt.methods.simple import Linear
 from mpt.tracking import state as states
 from mpt.tracking.errors import FleetError
 from mpt.tracking.prototypes import readout_of
@@ -63,7 +64,7 @@ class Metadata:
 class Deployed(nn.Module):
     """uint8 images (N, C, H, W) to logits (N, num_classes)."""
 
-    def __init__(self, backbone: nn.Module, readout: NearestClassMean) -> None:
+    def __init__(self, backbone: nn.Module, readout: NearestClassMean | Linear) -> None:
         super().__init__()
         weight, bias = (torch.from_numpy(a.astype(np.float32)) for a in readout.to_linear())
         self.backbone = backbone
@@ -89,7 +90,7 @@ class Snapshot:
     """
 
     model: Classifier
-    readout: NearestClassMean
+    readout: NearestClassMean | Linear
     metadata: Metadata
 
     def deployed(self) -> Deployed:
@@ -152,7 +153,7 @@ def _snapshot(found: Checkpoint) -> Snapshot:
     channels, size = key["in_channels"], key["image_size_used"]
     model = build(key["backbone"], num_classes=len(classes), in_channels=channels, image_size=size, seed=0)
     load(model, unpacked(found.payload["model"]))
-    missing = np.isnan(readout.prototypes[:, 0])
+    missing = np.isneginf(readout.to_linear()[1])
     about = Metadata(
         class_names=classes,
         missing=tuple(name for name, gone in zip(classes, missing, strict=True) if gone),

@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from mpt.core import NearestClassMean
 from mpt.federation.metrics import confusion_matrix, score
 from mpt.federation.trainings import Samples
 from mpt.fleet.exchange import Arrays
 from mpt.fleet.vehicle import load
 from mpt.learning import Classifier, embed
+from mpt.methods import Readout
 
 
 def judge(
-    architecture: Classifier, model: Arrays, readout: NearestClassMean | None, test: Samples, classes: Sequence[str]
+    architecture: Classifier, model: Arrays, readout: Readout | None, test: Samples, classes: Sequence[str]
 ) -> dict[str, Any]:
     """Accuracy and each class's F1; None where there is no readout yet, or no test sample of the class."""
     if readout is None:

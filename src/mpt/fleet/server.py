@@ -20,7 +20,7 @@ from mpt.fleet.vehicle import arrays, tensors
 from mpt.learning import Classifier, LearningError, RunningAverage
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import Decision, check_id, printable, titled
-from mpt.tracking.tracker import Outcome, Tracker
+from mpt.tracking.tracker import More, Outcome, Tracker
 
 Log = Callable[[Collection[Decision]], None]
 Scores = Mapping[str, Any]
@@ -166,7 +166,7 @@ class Server:
         train = _Half(self, "train", number)
         for attempt in range(1, self.rules.tries + 1):
             nodes = self._reachable(number, train.may_suffice)
-            train.ask(Ask("train", number, self.model, self.tracker.held_out), nodes)
+            train.ask(self._training(number), nodes)
             needed, tries = train.needed(), self.rules.tries
             if len(train.updates) >= needed:
                 break
@@ -181,24 +181,38 @@ class Server:
         report, nodes = _Half(self, "report", number), self._reachable(number)
         ask = self._question(number, model, nodes)
         report.ask(ask, nodes)
-        leaving = report.leaving | (train.leaving - report.answers.keys())
+        later = list[tuple[Ask, _Half]]()
+
+        def ask_on(more: More) -> dict[str, bytes]:
+            there = {self.nodes[v] for v in more.vehicles}
+            asked, half = self._question(number, model, there, more), _Half(self, "report", number)
+            later.append((asked, half))
+            half.ask(asked, there)
+            return half.answers
+
         outcome = self.tracker.close(
             report.answers,
-            leaving,
+            report.leaving | (train.leaving - report.answers.keys()),
             round=number,
             rounds=report.rounds,
             absent=self._absent(report, nodes),
             names={v: self.names[node] for v, node in self.nodes.items() if self.names.get(node)},
+            head=self._head(model),
+            ask=ask_on,
         )
         self.model, self.resumed = model, False
         self._keep(number)
-        problems = (*train.problems, *report.problems, *outcome.problems)
+        spoken = [(ask, report), *later]
+        problems = (*train.problems, *(said for _, half in spoken for said in half.problems), *outcome.problems)
         self.tracker.state = replace(self.tracker.state, problems=problems)
         outcome = replace(outcome, problems=problems)
         self.log(outcome.decisions)
-        asked, updated, received = len(train.asked), len(train.updates), train.received + report.received
-        sent = train.sent * nbytes(model) + report.sent * (nbytes(model) + len(ask.request))
-        sent += len(ask.wanting) * sum(map(nbytes, ask.models.values()))
+        asked, updated = len(train.asked), len(train.updates)
+        received = train.received + sum(half.received for _, half in spoken)
+        sent = train.sent * nbytes(model)
+        for one, half in spoken:
+            sent += half.sent * (nbytes(model) + len(one.request))
+            sent += len(one.wanting) * sum(map(nbytes, one.models.values()))
         finished = Finished(number, model, outcome, asked, updated, time.monotonic() - start, sent, received)
         self.scores = self.record(finished) or {}
         if self.store is not None:
@@ -210,9 +224,18 @@ class Server:
         lost = {v: "it could not be reached" for v, node in self.nodes.items() if node not in asked}
         return lost | {v: report.failed[node] for v, node in self.nodes.items() if node in report.failed}
 
-    def _question(self, number: int, model: Arrays, nodes: Collection[str]) -> Ask:
+    def _training(self, number: int) -> Ask:
+        calibrates = self.tracker.settings.training == "fedlc"
+        return Ask("train", number, self.model, self.tracker.held_out, calibrates=calibrates)
+
+    def _head(self, model: Arrays) -> tuple[Any, Any]:
+        """Weight (C, d) and bias (C,) of the model's last layer."""
+        weight, bias = (np.asarray(model[f"head.{name}"], dtype=np.float64) for name in ("weight", "bias"))
+        return weight, bias
+
+    def _question(self, number: int, model: Arrays, nodes: Collection[str], more: More | None = None) -> Ask:
         """What to report; whoever lacks reference models gets them with it, after a restart everybody."""
-        question = self.tracker.question(number)
+        question = self.tracker.question(number) if more is None else more
         models = {r: self.kept[r] for r in question.references if r in self.kept}
         references = {r: fingerprint(kept) for r, kept in models.items()}
         wanting = {self.nodes[v] for v in self.tracker.lacking if v in self.nodes}
@@ -223,8 +246,8 @@ class Server:
             number,
             model,
             request=question.to_bytes(),
-            largest_answer=self.tracker.largest_answer,
-            keep=self.tracker.settings.asks.cross,
+            largest_answer=self.tracker.largest_answer if more is None else more.largest_answer,
+            keep=self.tracker.settings.asks.cross or self.tracker.settings.speaks is not None,
             references=references,
             models=models,
             wanting=frozenset(wanting & set(nodes)),

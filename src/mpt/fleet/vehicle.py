@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 
 from mpt.federation.trainings import Samples
 from mpt.fleet.exchange import Arrays, Ask, Reply, fingerprint
-from mpt.learning import Classifier, Settings, embed, generator, train
+from mpt.learning import Classifier, Settings, cross_entropy, embed, fedlc, generator, train
 from mpt.learning.training import channels_last
+from mpt.methods import MethodError, find_part
+from mpt.protocol.further import Further, is_further
+from mpt.protocol.parts import Part
 from mpt.protocol.question import Question
 from mpt.tracking.errors import FleetError
 
@@ -29,6 +32,7 @@ class Vehicle:
         seed: with the round and the name, what training draws from.
         min_samples: classes that it has fewer samples of are left out of its reports: a sum over one sample is that
             sample's feature. It trains on them all the same.
+        method: the one that the vehicle's own configuration names; parts are found in it and in those installed.
         unknown: how many samples it has beside these, of classes that are none of the fleet's, by their names.
         memory: (n, d) float32, its samples' features by what they were made of, the latest last: under the models of
             the last two reports, one of which may become a reference model, and under the reference models.
@@ -40,6 +44,7 @@ class Vehicle:
     settings: Settings
     seed: int = 0
     min_samples: int = 1
+    method: str = ""
     unknown: Mapping[str, int] = field(default_factory=dict)
     memory: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
@@ -59,18 +64,29 @@ class Vehicle:
         model = channels_last(self.model) if kept.images.device.type == "cpu" else self.model
         load(model, ask.model)
         drawn = generator(self.seed, "training", ask.round, self.name)
-        train(model, kept.images, kept.labels, self.settings, generator=drawn)
+        counts = torch.bincount(kept.labels, minlength=model.num_classes)
+        loss = fedlc(counts) if ask.calibrates else cross_entropy
+        train(model, kept.images, kept.labels, self.settings, generator=drawn, loss=loss)
         return replace(reply, samples=len(kept.labels), model=arrays(model.state_dict()))
 
     def _report(self, ask: Ask) -> bytes:
-        question = Question.from_bytes(ask.request)
+        kind = Further if is_further(ask.request) else Question
+        question: Further | Question = kind.from_bytes(ask.request)
         if question.round != ask.round:
             raise FleetError(f"request: of round {question.round}, but the message is of round {ask.round}")
         earlier = self._recall(ask) if ask.keep else {}
-        features = self._embed(ask.model)
+        name = f"{self._samples} {fingerprint(ask.model)}" if ask.keep else ""
+        features = self.memory[name] if name in self.memory else self._embed(ask.model)
         if ask.keep:
             self._remember(ask.model, features)
-        return question.answer(features, self.samples.labels.cpu().numpy(), earlier, min_samples=self.min_samples)
+        labels = self.samples.labels.cpu().numpy()
+        return question.answer(features, labels, earlier, min_samples=self.min_samples, find=self._part)
+
+    def _part(self, method: str, part: str) -> Part:
+        try:
+            return find_part(method, part, self.method)
+        except MethodError as error:
+            raise FleetError(str(error)) from None
 
     def _recall(self, ask: Ask) -> dict[int, NDArray[np.float32]]:
         """By round, the samples' features under the reference models; others but the latest are forgotten."""

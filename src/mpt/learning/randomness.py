@@ -1,7 +1,5 @@
 """Random generators made from (seed, purpose, round, vehicle) alone, so that nothing depends on what ran before."""
 
-import hashlib
-import json
 import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+from mpt import draws
 from mpt.learning.errors import LearningError
 
 
@@ -61,8 +60,7 @@ def _digest(seed: int, purpose: str, round: int, vehicle: int | str) -> bytes:
     if not isinstance(purpose, str) or not purpose:
         raise LearningError(f"purpose: {purpose!r}, should be a word such as 'training'")
     who = vehicle if isinstance(vehicle, str) else str(_integer(vehicle, "vehicle"))
-    key = json.dumps([_integer(seed, "seed"), purpose, _integer(round, "round"), who])
-    return hashlib.sha256(key.encode()).digest()
+    return draws.digest(_integer(seed, "seed"), purpose, _integer(round, "round"), who)
 
 
 def _integer(value: object, name: str) -> int:

@@ -1,7 +1,7 @@
 """Methods that keep a departed class alive, one file each, behind one protocol."""
 
 from mpt.methods.method import Asks, Cost, FleetMethod, Method, Now, Readout, Traits
-from mpt.methods.registry import FLEET_METHODS, METHODS, MethodError, file_of, find_method
+from mpt.methods.registry import FLEET_METHODS, METHODS, MethodError, OnFleet, file_of, find_method, find_on_fleet, find_part
 from mpt.protocol.local import Local
 
 __all__ = [
@@ -14,8 +14,11 @@ __all__ = [
     "Method",
     "MethodError",
     "Now",
+    "OnFleet",
     "Readout",
     "Traits",
     "file_of",
     "find_method",
+    "find_on_fleet",
+    "find_part",
 ]

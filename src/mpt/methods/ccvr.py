@@ -9,7 +9,7 @@ from mpt.core.validation import Floats, Ints
 from mpt.methods.method import Now, Training
 from mpt.methods.simple import Linear
 from mpt.protocol.local import Local
-from mpt.protocol.messages import pack, total, unpack
+from mpt.protocol.parts import Asked, on_vehicle
 
 
 def class_moments(features: Floats, labels: Ints, num_classes: int, origin: Floats) -> tuple[Floats, Floats, Floats]:
@@ -77,22 +77,21 @@ class Ccvr:
 
     def track(self, kept: None, now: Now) -> tuple[None, Linear]:
         """The head calibrated on as many virtual features of each class."""
-        origin = now.report(now.request(scatter=False)).overall_mean
-
-        def answer(question: bytes, local: Local) -> bytes:
-            (centre,) = unpack(question)
-            counts, sums, seconds = class_moments(local.features, local.labels, now.num_classes, centre)
-            lower = np.tril_indices(len(centre))
-            return pack(counts, sums, seconds[:, lower[0], lower[1]])
-
-        question = pack(origin)
-        (centre,) = unpack(question)
-        counts, sums, packed = total(now.ask(question, answer))
-        d = len(centre)
+        mean = now.report(now.request(scatter=False)).overall_mean
+        origin = mean.astype(np.float32).astype(np.float64)
+        told = now.total(self.moments, origin=origin)
+        d = len(origin)
         seconds = np.zeros((now.num_classes, d, d))
         rows, columns = np.tril_indices(d)
-        seconds[:, rows, columns] = seconds[:, columns, rows] = packed
-        classes = gaussians(counts, sums, seconds, centre)
+        seconds[:, rows, columns] = seconds[:, columns, rows] = told["seconds"]
+        classes = gaussians(told["counts"], told["sums"], seconds, origin)
         features = np.concatenate([draw(*classes[c], self.virtual, now.rng) for c in classes])
         labels = np.repeat(np.array(list(classes), dtype=np.int64), self.virtual)
         return None, calibrate(Linear(*now.head), features, labels, now.rng, self)
+
+    @on_vehicle(counts=("C",), sums=("C", "d"), seconds=("C", "d*"))
+    def moments(self, asked: Asked, local: Local) -> dict[str, Floats]:
+        """On a vehicle: each class's count, sum and second moments about the origin."""
+        counts, sums, seconds = class_moments(local.features, local.labels, asked.num_classes, asked["origin"])
+        rows, columns = np.tril_indices(local.features.shape[1])
+        return {"counts": counts, "sums": sums, "seconds": seconds[:, rows, columns]}

@@ -12,7 +12,7 @@ import numpy as np
 from mpt.core.validation import Floats
 from mpt.methods.method import Now, Training
 from mpt.protocol.local import Local
-from mpt.protocol.messages import pack, total, unpack
+from mpt.protocol.parts import Asked, on_vehicle
 from mpt.protocol.request import unit
 
 Budget = Literal["remaining", "all"]
@@ -48,15 +48,15 @@ class Sdc:
 
     def track(self, kept: Floats, now: Now) -> tuple[Floats, Floats]:
         """The prototype plus the weighted mean drift; where nothing was measured, the prototype."""
+        told = now.total(self.drift, prototype=kept)
+        return kept, kept + told["moved"] / told["weight"] if told["weight"] > 0 else kept
 
-        def answer(question: bytes, local: Local) -> bytes:
-            (prototype,) = unpack(question)
-            earlier, current = _pairs(local, self.budget, now.departed)
-            weights = drift_weights(earlier, prototype, self.sigma)
-            return pack(weights @ (current - earlier), np.array(weights.sum()))
-
-        moved, weight = total(now.ask(pack(kept), answer))
-        return kept, kept + moved / weight if weight > 0 else kept
+    @on_vehicle(earlier=True, moved=("d",), weight=())
+    def drift(self, asked: Asked, local: Local) -> dict[str, Floats]:
+        """On a vehicle: sum of w_i (h_i - z_i), and of w_i."""
+        earlier, current = _pairs(local, self.budget, asked.departed)
+        weights = drift_weights(earlier, asked["prototype"], self.sigma)
+        return {"moved": weights @ (current - earlier), "weight": np.array(weights.sum())}
 
 
 @dataclass(frozen=True)
@@ -82,18 +82,19 @@ class Ldc:
 
     def track(self, kept: Floats, now: Now) -> tuple[Floats, Floats]:
         """The prototype under the map."""
-
-        def answer(question: bytes, local: Local) -> bytes:
-            earlier, current = _pairs(local, self.budget, now.departed)
-            return pack((earlier.T @ earlier)[np.tril_indices(earlier.shape[1])], earlier.T @ current)
-
-        lower, cross = total(now.ask(b"", answer))
+        told = now.total(self.products)
         d = len(kept)
         rows, columns = np.tril_indices(d)
-        gram = np.zeros((d, d))
-        gram[rows, columns] = gram[columns, rows] = lower
+        gram, cross = np.zeros((d, d)), told["cross"]
+        gram[rows, columns] = gram[columns, rows] = told["gram"]
         size = float(np.trace(gram)) / d
         if size <= 0:
             return kept, kept
         correction = np.linalg.solve(gram + self.ridge * size * np.eye(d), cross - gram)
         return kept, kept + kept @ correction
+
+    @on_vehicle(earlier=True, gram=("d*",), cross=("d", "d"))
+    def products(self, asked: Asked, local: Local) -> dict[str, Floats]:
+        """On a vehicle: sum of z z^T, its lower triangle, and of z h^T."""
+        earlier, current = _pairs(local, self.budget, asked.departed)
+        return {"gram": (earlier.T @ earlier)[np.tril_indices(earlier.shape[1])], "cross": earlier.T @ current}

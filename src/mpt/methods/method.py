@@ -4,7 +4,7 @@ A method runs on the server. It is told when the class departs, and asked in lat
 Whatever it learns from vehicles it asks for, as bytes, so that its cost is what it sends and takes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -12,7 +12,9 @@ import numpy as np
 
 from mpt.core import ClassStatistics, CrossStatistics, Deposit, Reconstruction, StatisticsError
 from mpt.core.validation import Floats, Ints
-from mpt.protocol.local import Answer
+from mpt.protocol.local import Answer, Local
+from mpt.protocol.messages import pack, total, unpack
+from mpt.protocol.parts import Answers, Asked, Part, part_of
 from mpt.protocol.request import StatisticsRequest
 
 Training = Literal["held-out", "continued", "fedlc", "live"]
@@ -55,29 +57,61 @@ class Now:
         round: its number.
         departed: the class in question.
         num_classes: C.
-        head: the classifier head: weight (C, d) and bias (C,).
+        classifier: weight (C, d) and bias (C,) of the model's last layer; None where the server does not know them.
         report: asks all present vehicles for statistics and merges their answers; with `staying=True`, only those that
             do not leave after this round.
-        ask: sends a question to all present vehicles and gives back their answers, a `bytes` each, as they arrive.
+        ask: sends a question to all present vehicles and gives back their answers, a `bytes` each, as they arrive. It is
+            for one machine alone: `total` asks on a fleet too.
         reference: what no method may know, for the rows that are there to compare with: "test" is the test samples'
             mean feature of the departed class, "train" that of all its training samples, departed ones included.
         rng: for methods that draw.
         cost: what the method has sent and taken so far.
         notes: what `note` was given.
         held_out: the departed classes, where their remaining samples are held out of training; vehicles are told.
+        watched: the classes that statistics leave out of the scatter, the departed one among them; empty: that alone.
+        origin: (d,) or None, a vector near the features that statistics are summed about.
+        summed: on a fleet, what `total` asks by.
     """
 
     round: int
     departed: int
     num_classes: int
-    head: tuple[Floats, Floats]
+    classifier: tuple[Floats, Floats] | None
     report: Callable[..., ClassStatistics]
     ask: Callable[[bytes, Answer], Iterator[bytes]]
     reference: Callable[[Literal["test", "train"]], Floats]
     rng: np.random.Generator
     held_out: tuple[int, ...] = ()
+    watched: tuple[int, ...] = ()
+    origin: Floats | None = None
+    summed: Callable[[Part, Mapping[str, Floats]], dict[str, Floats]] | None = None
     cost: Cost = field(default_factory=Cost)
     notes: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def head(self) -> tuple[Floats, Floats]:
+        """The classifier head: weight (C, d) and bias (C,)."""
+        if self.classifier is None:
+            raise StatisticsError("head: the server does not know the model's last layer, should be told")
+        return self.classifier
+
+    def total(self, part: Answers, /, **arrays: Floats) -> dict[str, Floats]:
+        """What a part of the method gives on every present vehicle, added up, by name.
+
+        Args:
+            part: a function of the method that is declared with `@on_vehicle(...)`.
+            arrays: what vehicles need to know; float32 on the wire.
+        """
+        known, names = part_of(part), tuple(arrays)
+        if self.summed is not None:
+            return self.summed(known, arrays)
+
+        def answer(question: bytes, local: Local) -> bytes:
+            sent = dict(zip(names, unpack(question) if question else (), strict=True))
+            return known.made(Asked(self.round, self.num_classes, self.departed, sent), local)
+
+        sums = total(self.ask(pack(*arrays.values()) if arrays else b"", answer))
+        return dict(zip(known.shapes, sums, strict=True))
 
     def prototype(self) -> Floats:
         """(d,): the class's mean over the samples that are there, without a scatter; NaN where there are none."""
@@ -93,8 +127,10 @@ class Now:
 
     def request(self, **options: Any) -> StatisticsRequest:
         """A request for this round's statistics that watches the departed class."""
-        watched = (self.departed,)
-        return StatisticsRequest(self.round, self.num_classes, watched=watched, held_out=self.held_out, **options)
+        fixed: dict[str, Any] = {"watched": self.watched or (self.departed,), "held_out": self.held_out}
+        if not options.get("unit"):
+            fixed["origin"] = self.origin
+        return StatisticsRequest(self.round, self.num_classes, **{**fixed, **options})
 
 
 @dataclass(frozen=True)
@@ -140,11 +176,18 @@ class Asks(NamedTuple):
         scatter: the d x d scatter.
         span: squares outside the span of last round's reference prototypes.
         cross: from a departure on, cross moments with the features under its model.
+        earlier: from a departure on, what its parts make of features under its model.
     """
 
     scatter: bool = True
     span: bool = False
     cross: bool = False
+    earlier: bool = False
+
+    @property
+    def models(self) -> bool:
+        """Whether departure-time models are kept."""
+        return self.cross or self.earlier
 
 
 class FleetMethod(Protocol):

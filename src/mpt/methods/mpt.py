@@ -18,6 +18,7 @@ from mpt.core import (
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.core.health import VERDICTS
 from mpt.core.validation import Floats
+from mpt.core.value import Value
 from mpt.methods.method import Asks, Now, Training
 from mpt.protocol.request import StatisticsRequest
 
@@ -132,13 +133,55 @@ class MptLite:
         return now.request(scatter=False, span=means.means[means.reference_classes])
 
 
-@dataclass(frozen=True)
-class OneMessage(MptLite):
-    """MPT-lite with one question a round, for fleets that report every round: last round's prototypes are the span."""
+@dataclass(frozen=True, eq=False)
+class Spanned(Value):
+    """A deposit, and the span (k, d) of the next question: the reference prototypes as they were in the last one."""
 
+    deposit: Deposit
+    span: Floats
+
+
+@dataclass(frozen=True)
+class OneMessage:
+    """MPT-lite with one question a round, for fleets that report every round: last round's prototypes are the span.
+
+    On one machine the last round is the last that was read out, and the departure's has two questions.
+    """
+
+    needs_departure: ClassVar[bool] = True
     asks: ClassVar[Asks] = Asks(scatter=False, span=True)
 
     name: str = "mpt-lite:one-message"
+    training: Training = "held-out"
+    ridge: float = DEFAULT_RIDGE
+
+    def depart(self, now: Now) -> Spanned:
+        """Decompose the departing prototype."""
+        kept = self._lite.depart(now)
+        return Spanned(kept, kept.reference)
+
+    def track(self, kept: Spanned, now: Now) -> tuple[Spanned, Floats]:
+        """Reconstruct it from counts, sums and squares about the last span."""
+        stats = now.report(now.request(scatter=False, span=kept.span))
+        rec = self.reconstruct(kept.deposit, stats)
+        note(now, kept.deposit, rec)
+        return Spanned(kept.deposit, stats.means[stats.reference_classes]), rec.prototype
+
+    def deposit(
+        self, before: ClassStatistics, departed: Sequence[int], staying: ClassStatistics
+    ) -> tuple[Deposit, ...]:
+        """As MPT-lite's."""
+        return self._lite.deposit(before, departed, staying)
+
+    def reconstruct(
+        self, kept: Deposit, stats: ClassStatistics, cross: CrossStatistics | None = None
+    ) -> Reconstruction:
+        """As MPT-lite's."""
+        return self._lite.reconstruct(kept, stats)
+
+    @property
+    def _lite(self) -> MptLite:
+        return MptLite(ridge=self.ridge)
 
 
 def parts(ridge: float = DEFAULT_RIDGE, cov_ridge: float = DEFAULT_COV_RIDGE) -> tuple[Mpt, ...]:

@@ -8,15 +8,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.methods import drift, simple
 from mpt.methods.ccvr import Ccvr
 from mpt.methods.icarl import Icarl
-from mpt.methods.method import FleetMethod, Method, Training, Traits
+from mpt.methods.method import Asks, FleetMethod, Method, Training, Traits
 from mpt.methods.mpt import Mpt, MptLite, OneMessage, parts
 from mpt.methods.mpt_x import MptX
+from mpt.protocol.parts import Part, parts_of
 
 Make = Callable[[float, float], Method]
 
@@ -46,6 +47,10 @@ METHODS: dict[str, tuple[Make, str]] = {
     "remaining-mean": (_plain(simple.RemainingMean()), "plain mean of the remaining samples"),
     "mpt": (lambda ridge, cov_ridge: Mpt(ridge=ridge, cov_ridge=cov_ridge), "missing prototype tracking"),
     "mpt-lite": (lambda ridge, cov_ridge: MptLite(ridge=ridge), "MPT without a d x d matrix on the wire"),
+    "mpt-lite:one-message": (
+        lambda ridge, cov_ridge: OneMessage(ridge=ridge),
+        "MPT-lite with one question a round, about the span of the last",
+    ),
     "mpt-x": (
         lambda ridge, cov_ridge: MptX(ridge=ridge, cov_ridge=cov_ridge),
         "MPT by cross moments: samples embedded twice",
@@ -79,8 +84,57 @@ FLEET_METHODS: dict[str, Callable[[float, float], FleetMethod]] = {
     "mpt": lambda ridge, cov_ridge: Mpt(ridge=ridge, cov_ridge=cov_ridge),
     "mpt-lite:one-message": lambda ridge, cov_ridge: OneMessage(ridge=ridge),
     "mpt-x": lambda ridge, cov_ridge: MptX(ridge=ridge, cov_ridge=cov_ridge),
+    "mpt-x:in-place": lambda ridge, cov_ridge: MptX(
+        "mpt-x:in-place", ridge=ridge, cov_ridge=cov_ridge, outward=False
+    ),
 }
-"""Those that run on a fleet."""
+"""Those that need no more on a fleet than each round's merged statistics: one question a round."""
+
+
+class OnFleet(NamedTuple):
+    """A method as a fleet runs it.
+
+    Attributes:
+        sums: makes deposits and reconstructions of merged statistics; MPT where the method itself does not.
+        speaks: the method, where it asks what it likes, in one question or several; None where `sums` is the method.
+        asks: what vehicles report every round.
+    """
+
+    sums: FleetMethod
+    speaks: Method | None
+    asks: Asks
+
+
+def find_on_fleet(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float = DEFAULT_COV_RIDGE) -> OnFleet:
+    """The method of that name on a fleet, or `path.py:Class` of a user's own.
+
+    Raises:
+        MethodError: there is none, or it reads what the server of a fleet does not know.
+    """
+    if name in FLEET_METHODS:
+        sums = FLEET_METHODS[name](ridge, cov_ridge)
+        return OnFleet(sums, None, sums.asks)
+    method = find_method(name, ridge=ridge, cov_ridge=cov_ridge)
+    if isinstance(method, simple.Reference) or method.training == "live":
+        raise MethodError(f"method: {name!r} is there to compare with on one machine, it knows what no server knows")
+    earlier = any(part.earlier for part in parts_of(method).values())
+    return OnFleet(Mpt(ridge=ridge, cov_ridge=cov_ridge), method, Asks(earlier=earlier))
+
+
+def find_part(method: str, part: str, own: str = "") -> Part:
+    """On a vehicle: a part of a method that is installed, or of the one that the vehicle's app was given.
+
+    Args:
+        method: its name, as the question has it; a path is looked at only where it is `own`.
+        part: its name.
+        own: the method that the vehicle's own configuration names.
+    """
+    if method not in METHODS and method != own:
+        raise MethodError(f"method: {method!r} is neither installed on this vehicle nor bundled with its app")
+    found = parts_of(find_method(method)).get(part)
+    if found is None:
+        raise MethodError(f"method: {method} has no part {part!r} on this vehicle; is it of another release?")
+    return found
 
 
 def find_method(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float = DEFAULT_COV_RIDGE) -> Method:

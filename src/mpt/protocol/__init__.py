@@ -4,9 +4,24 @@ It is the same on one machine and on Flower. Every question and every answer is 
 """
 
 from mpt.protocol.cross_request import CrossRequest
+from mpt.protocol.further import Further
 from mpt.protocol.local import Answer, Local
 from mpt.protocol.messages import pack, total, unpack
+from mpt.protocol.parts import Asked, PartRequest, on_vehicle
 from mpt.protocol.question import Question
 from mpt.protocol.request import StatisticsRequest
 
-__all__ = ["Answer", "CrossRequest", "Local", "Question", "StatisticsRequest", "pack", "total", "unpack"]
+__all__ = [
+    "Answer",
+    "Asked",
+    "CrossRequest",
+    "Further",
+    "Local",
+    "PartRequest",
+    "Question",
+    "StatisticsRequest",
+    "on_vehicle",
+    "pack",
+    "total",
+    "unpack",
+]

@@ -1,7 +1,8 @@
 """A round's answers: checked one by one, and merged as they come."""
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
@@ -11,10 +12,15 @@ import numpy as np
 from mpt.core import ClassStatistics, CrossStatistics, StatisticsError
 from mpt.core.validation import Floats, Ints, same
 from mpt.protocol.cross_request import CrossRequest
+from mpt.protocol.further import Answered, Further, Request
+from mpt.protocol.parts import parts_of
 from mpt.protocol.question import Question, parts
+from mpt.protocol.request import StatisticsRequest
 from mpt.tracking.roster import check_id
 from mpt.tracking.settings import Settings
 
+ENOUGH = 0.5
+"""Of the samples that count must be in what was made with a reference model."""
 _ENVELOPE = 4 + 4 + 8 + 16 + 16 + 4
 _LARGEST = {"sums": 1e18, "earlier": 1e18, "squares": 1e36, "scatter": 1e36, "gram": 1e36, "cross": 1e36}
 _MOST_SAMPLES = 10**8
@@ -22,6 +28,63 @@ _ROUNDING = 1e-3
 _HALVES = 1e-2
 """What may be off where float16 numbers are squared."""
 _SMALLEST = 1e-30
+
+
+Later = Sequence[tuple[Further, Mapping[str, bytes]]]
+"""What was asked after a round's first question, and what came, by vehicle."""
+
+
+def key_of(request: Request, *, span: bool = True) -> bytes:
+    """What a request is known by: all that changes its answer; without the span where that is not to count."""
+    if not isinstance(request, StatisticsRequest):
+        return request.to_bytes()
+    origin = None if request.origin is None or not request.origin.any() else request.origin
+    return replace(request, held_out=(), origin=origin, span=request.span if span else None).to_bytes()
+
+
+def added(answers: Sequence[Answered]) -> Answered:
+    """The sum over vehicles."""
+    first = answers[0]
+    if isinstance(first, ClassStatistics):
+        return ClassStatistics.merge([one for one in answers if isinstance(one, ClassStatistics)])
+    rows = [one for one in answers if isinstance(one, dict)]
+    return {name: np.sum([row[name] for row in rows], axis=0) for name in first}
+
+
+@dataclass(frozen=True, eq=False)
+class Book:
+    """Answers to what else was asked in a round.
+
+    Attributes:
+        requests: by key, see `key_of`.
+        answers: by key and vehicle; None where the vehicle does not have the reference model.
+        samples: of each vehicle.
+    """
+
+    requests: Mapping[bytes, Request] = field(default_factory=dict)
+    answers: Mapping[bytes, Mapping[str, Answered | None]] = field(default_factory=dict)
+    samples: Mapping[str, int] = field(default_factory=dict)
+
+    def merged(self, request: Request) -> Answered:
+        """The sum over vehicles; `StatisticsError` where most samples are on vehicles without the reference model."""
+        given = self.answers[key_of(request)]
+        there = sum(self.samples[v] for v, answer in given.items() if answer is not None)
+        everything = sum(self.samples[v] for v in given)
+        found = [given[v] for v in sorted(given)]
+        known = [answer for answer in found if answer is not None]
+        if not known or there < ENOUGH * everything:
+            raise StatisticsError(
+                f"answers for {there} of {everything} samples, should be for {ENOUGH:.0%}; the other vehicles do not "
+                "have the departure-time model"
+            )
+        return added(known)
+
+
+class Shared(NamedTuple):
+    """Answers to one request: merged of all but the holders, None where there are no others, and each holder's."""
+
+    rest: Answered | None
+    holders: Mapping[str, Answered]
 
 
 class Earlier(NamedTuple):
@@ -43,12 +106,16 @@ class Snapshot:
         rest: the merged reports of all other vehicles; None where there are none.
         holders: the report of each holder, by id.
         earlier: the samples of those who have the model, by the round of each reference model.
+        further: what `depart` of a method with questions of its own would ask, by key: see `key_of`.
+        requests: the same.
     """
 
     round: int
     rest: ClassStatistics | None
     holders: Mapping[str, ClassStatistics]
     earlier: Mapping[int, Earlier] = field(default_factory=dict)
+    further: Mapping[bytes, Shared] = field(default_factory=dict)
+    requests: Mapping[bytes, Request] = field(default_factory=dict)
 
     @cached_property
     def everybody(self) -> ClassStatistics:
@@ -62,6 +129,24 @@ class Snapshot:
         staying = [stats for v, stats in sorted(self.holders.items()) if v not in vehicles]
         parts = [*([] if self.rest is None else [self.rest]), *staying]
         return ClassStatistics.merge(parts) if parts else None
+
+    def further_of(self, request: Request, without: Collection[str] = ()) -> Answered:
+        """The merged answers to a request of all but some holders.
+
+        Statistics say which span they were made with, so those about another one are taken where there are no others:
+        who stays is not known when they are asked for.
+        """
+        loose = {key_of(known, span=False): key for key, known in self.requests.items()}
+        key = key_of(request)
+        key = key if key in self.further else loose.get(key_of(request, span=False), b"")
+        if key not in self.further:
+            raise StatisticsError(f"what it asks for now was not asked in round {self.round}")
+        shared = self.further[key]
+        staying = [answer for v, answer in sorted(shared.holders.items()) if v not in without]
+        parts = [*([] if shared.rest is None else [shared.rest]), *staying]
+        if not parts:
+            raise StatisticsError("nobody stays")
+        return added(parts)
 
     def held(self, vehicle: str, share: float) -> tuple[int, ...]:
         """The watched classes of which a holder has at least this share of the samples."""
@@ -82,6 +167,8 @@ class Taken:
         refused: why an answer was not accepted, by vehicle.
         cross: the merged cross moments, by departed class.
         lacking: the rounds of the reference models that an accepted vehicle does not have.
+        silent: why a vehicle's answer does not count that was right as far as it went: a later question has none.
+        book: answers to what else was asked.
     """
 
     snapshot: Snapshot | None
@@ -90,19 +177,59 @@ class Taken:
     refused: Mapping[str, str] = field(default_factory=dict)
     cross: Mapping[int, CrossStatistics] = field(default_factory=dict)
     lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    silent: Mapping[str, str] = field(default_factory=dict)
+    book: Book = field(default_factory=Book)
+
+    def for_departures(self, keys: Collection[bytes]) -> Snapshot | None:
+        """The snapshot with the answers under these keys, by holder."""
+        if self.snapshot is None or not keys:
+            return self.snapshot
+        holders = self.snapshot.holders
+        further = dict[bytes, Shared]()
+        for key in sorted(keys):
+            known = {v: a for v, a in sorted(self.book.answers[key].items()) if a is not None}
+            rest = [answer for v, answer in known.items() if v not in holders]
+            theirs = {v: answer for v, answer in known.items() if v in holders}
+            further[key] = Shared(added(rest) if rest else None, theirs)
+        return replace(self.snapshot, further=further, requests={key: self.book.requests[key] for key in further})
 
 
-def largest_answer(question: Question, dim: int) -> int:
+def largest_answer(settings: Settings, question: Question) -> int:
     """Bytes: no right answer is longer, whatever its dtype and whether it echoes what was sent along."""
-    request, c = question.statistics, question.statistics.num_classes
+    c, dim = question.statistics.num_classes, settings.dim
+    moments = 2 * c + 2 * dim + 2 * c * dim + dim * dim + dim * (dim + 1) // 2
+    further = 0 if question.further is None else largest_further(settings, question.further)
+    cross = len(question.cross) * (_ENVELOPE + 16 + 8 * moments)
+    return _ENVELOPE + 16 + 8 * _numbers(question.statistics, dim) + cross + further
+
+
+def largest_further(settings: Settings, further: Further) -> int:
+    """The same of what else is asked."""
+    known, size = {} if settings.speaks is None else parts_of(settings.speaks), 0
+    for request in further.requests:
+        if isinstance(request, StatisticsRequest):
+            size += 8 * _numbers(request, settings.dim)
+        else:
+            shapes = known[request.part].sizes(settings.num_classes, settings.dim).values()
+            size += sum(8 * math.prod(shape) + 4 * (1 + len(shape)) for shape in shapes)
+        size += _ENVELOPE + 16
+    return _ENVELOPE + 16 + size
+
+
+def _numbers(request: StatisticsRequest, dim: int) -> int:
+    c = request.num_classes
     numbers = c + len(request.watched) + c * dim + c + dim
     numbers += 0 if request.span is None else request.span.size
-    numbers += dim * (dim + 1) // 2 if request.scatter else 0
-    moments = 2 * c + 2 * dim + 2 * c * dim + dim * dim + dim * (dim + 1) // 2
-    return _ENVELOPE + 16 + 8 * numbers + len(question.cross) * (_ENVELOPE + 16 + 8 * moments)
+    return numbers + (dim * (dim + 1) // 2 if request.scatter else 0)
 
 
-def take(settings: Settings, question: Question, answers: Mapping[str, bytes], rounds: Mapping[str, int]) -> Taken:
+def read_answers(
+    settings: Settings,
+    question: Question,
+    answers: Mapping[str, bytes],
+    rounds: Mapping[str, int],
+    later: Later = (),
+) -> Taken:
     """Read, check and merge a round's answers in the order of the vehicles' ids; a wrong one harms only itself.
 
     Args:
@@ -110,8 +237,12 @@ def take(settings: Settings, question: Question, answers: Mapping[str, bytes], r
         question: what was asked.
         answers: what `question.answer` gave on each vehicle, by id. Each is asked for once, and not kept.
         rounds: the round that an answer was made for, where the transport knows.
+        later: what was asked after it. A vehicle counts that has answered every question, rightly.
     """
     request = question.statistics
+    asked = {key_of(one): one for further in _furthers(question, later) for one in further.requests}
+    book = {key: dict[str, Answered | None]() for key in asked}
+    silent = dict[str, str]()
     counts, refused = dict[str, Ints](), dict[str, str]()
     holders, watched = dict[str, ClassStatistics](), dict[str, dict[int, Floats]]()
     cross, lacking = dict[int, CrossStatistics](), dict[str, tuple[int, ...]]()
@@ -121,8 +252,16 @@ def take(settings: Settings, question: Question, answers: Mapping[str, bytes], r
     def arriving() -> Iterator[ClassStatistics]:
         """The reports of those who are no holders."""
         for vehicle in sorted(answers):
+            unheard = [i for i, (_, theirs) in enumerate(later, 2) if vehicle not in theirs]
+            if unheard:
+                silent[vehicle] = f"it answered the round's first question, but not question {unheard[0]}"
+                continue
             try:
-                stats, moments = _read(settings, question, answers[vehicle], rounds.get(vehicle, request.round))
+                made_for = rounds.get(vehicle, request.round)
+                stats, moments, more = _read(settings, question, answers[vehicle], made_for)
+                told = _read_further(settings, question.further, more, stats)
+                for further, theirs in later:
+                    told |= _read_further(settings, further, theirs[vehicle], stats)
             except StatisticsError as error:
                 refused[vehicle] = str(error)
                 continue
@@ -130,8 +269,9 @@ def take(settings: Settings, question: Question, answers: Mapping[str, bytes], r
             watched[vehicle] = {c: stats.sums[c].copy() for c in request.watched if stats.counts[c] > 0}
             for c, part in moments.items():
                 cross[c] = cross[c] + part if c in cross else part
-            there = {question.cross[c].reference for c in moments}
-            lacking[vehicle] = tuple(r for r in question.references if r not in there)
+            for key, answer in told.items():
+                book[key][vehicle] = answer
+            lacking[vehicle] = _lacking(question, later, moments, told)
             holders[vehicle] = stats
             yield from _let_go(holders, _front(settings, holders, request.watched))
         yield from _let_go(holders, _holding(settings, holders, counts, request.watched))
@@ -141,21 +281,73 @@ def take(settings: Settings, question: Question, answers: Mapping[str, bytes], r
     rest = None if first is None else ClassStatistics.merge(chain([first], reports))
     earlier = {question.cross[c].reference: Earlier(cross[c].counts, cross[c].earlier_means) for c in sorted(cross)}
     snapshot = Snapshot(request.round, rest, holders, earlier) if counts else None
-    return Taken(snapshot, counts, watched, refused, cross, lacking)
+    samples = {vehicle: int(mine.sum()) for vehicle, mine in counts.items()}
+    return Taken(snapshot, counts, watched, refused, cross, lacking, silent, Book(asked, book, samples))
+
+
+def _furthers(question: Question, later: Later) -> list[Further]:
+    return [*([] if question.further is None else [question.further]), *(further for further, _ in later)]
+
+
+def _lacking(
+    question: Question, later: Later, moments: Collection[int], told: Mapping[bytes, Answered | None]
+) -> tuple[int, ...]:
+    """The rounds of the reference models that a vehicle was asked about and had no answer for."""
+    asked = {c: request.reference for c, request in question.cross.items()}
+    lacking = {number for c, number in asked.items() if c not in moments}
+    for further in _furthers(question, later):
+        for request in further.requests:
+            if not isinstance(request, StatisticsRequest) and request.reference is not None:
+                lacking |= {request.reference} if told[key_of(request)] is None else set()
+    return tuple(sorted(lacking - {asked[c] for c in moments}))
+
+
+def _read_further(
+    settings: Settings, further: Further | None, answer: bytes | None, stats: ClassStatistics
+) -> dict[bytes, Answered | None]:
+    """A vehicle's answers to what else was asked, by key."""
+    if further is None or answer is None:
+        if further is not None or answer is not None:
+            raise StatisticsError(f"answer: {'more' if further is None else 'less'} than was asked for")
+        return {}
+    most = largest_further(settings, further)
+    if len(answer) > most:
+        raise StatisticsError(f"answer: {len(answer)} bytes, should be at most {most}")
+    known = {} if settings.speaks is None else parts_of(settings.speaks)
+    found = dict[bytes, Answered | None]()
+    for request, part in zip(further.requests, further.parts(answer), strict=True):
+        if isinstance(request, StatisticsRequest):
+            told = _read_statistics(settings, request, part)
+            if not np.array_equal(told.counts, stats.counts):
+                raise StatisticsError("answer: the counts of two statistics of one round are not the same")
+            found[key_of(request)] = told
+        else:
+            of = known[request.part]
+            found[key_of(request)] = of.read(part, settings.num_classes, settings.dim) if part else None
+    return found
 
 
 def _read(
     settings: Settings, question: Question, answer: bytes, made_for: int
-) -> tuple[ClassStatistics, dict[int, CrossStatistics]]:
+) -> tuple[ClassStatistics, dict[int, CrossStatistics], bytes | None]:
     request = question.statistics
     if made_for != request.round:
         raise StatisticsError(f"answer: made for round {made_for}, this is round {request.round}")
     if not isinstance(answer, bytes | bytearray | memoryview):
         raise StatisticsError(f"answer: {type(answer).__name__}, should be bytes")
-    most = largest_answer(question, settings.dim)
+    most = largest_answer(settings, question)
     if memoryview(answer).nbytes > most:
         raise StatisticsError(f"answer: {memoryview(answer).nbytes} bytes, should be at most {most}")
-    reported, moments = parts(bytes(answer))
+    reported, moments, further = parts(bytes(answer))
+    stats = _read_statistics(settings, request, reported)
+    for c in moments:
+        if c not in question.cross:
+            raise StatisticsError(f"answer: cross moments of class {c}, which were not asked for")
+    cross = {c: _read_cross(question.cross[c], part, stats, settings) for c, part in moments.items()}
+    return stats, cross, further
+
+
+def _read_statistics(settings: Settings, request: StatisticsRequest, reported: bytes) -> ClassStatistics:
     stats = request.read(reported)
     if stats.dim != settings.dim:
         raise StatisticsError(f"answer: feature dimension {stats.dim}, should be {settings.dim}")
@@ -165,10 +357,7 @@ def _read(
     if stats.counts.max() > _MOST_SAMPLES:
         raise StatisticsError(f"answer: {stats.counts.max()} samples of a class, should be at most {_MOST_SAMPLES}")
     _check_plausible(stats, settings)
-    for c in moments:
-        if c not in question.cross:
-            raise StatisticsError(f"answer: cross moments of class {c}, which were not asked for")
-    return stats, {c: _read_cross(question.cross[c], part, stats, settings) for c, part in moments.items()}
+    return stats
 
 
 def _read_cross(request: CrossRequest, part: bytes, stats: ClassStatistics, settings: Settings) -> CrossStatistics:

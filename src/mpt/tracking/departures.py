@@ -9,6 +9,7 @@ from mpt.core import StatisticsError
 from mpt.core.validation import Ints
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking.answers import Snapshot, Taken
+from mpt.tracking.dialogue import keep
 from mpt.tracking.references import refer
 from mpt.tracking.roster import Decision, Roster
 from mpt.tracking.settings import Settings
@@ -62,13 +63,15 @@ def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster
                     decisions.append(_carried(number, owners.pop(c), c, int(staying[c])))
             made, failed = _deposits(settings, snapshot, owners, roster, number)
             decisions += [_deposited(number, t) for t in made.values()]
+            made, unkept = _with_kept(settings, made, snapshot, roster, number)
+            decisions += unkept
             tracked.update({c: _with_former_owners(t, tracked.get(c), roster) for c, t in made.items()})
             reasons.update(failed)
             fresh |= made.keys() if vehicles is left else set()
     decisions += _lost(state, taken, (*vanished, *left), staying, tracked, reasons, roster, number)
     tracked, dropped = _kept(settings, tracked, fresh, staying, roster, number)
     due = [c for c in sorted(tracked) if not _waiting(tracked[c], roster)]
-    held_out = tuple(c for c in due if not settings.shadow or c in state.approved)
+    held_out = tuple(c for c in due if settings.holds_out and (not settings.shadow or c in state.approved))
     tracked, referred = refer(settings, tracked, (state.snapshot, taken.snapshot), number)
     decisions += [*dropped, *referred]
     decisions += [_held_out(number, tracked[c], int(staying[c])) for c in held_out if c not in state.held_out]
@@ -115,6 +118,23 @@ def _deposits(
                 for d in made
             }, {}
     return {}, dict.fromkeys(owners, why)
+
+
+def _with_kept(
+    settings: Settings, made: Mapping[int, Tracked], snapshot: Snapshot, roster: Roster, round: int
+) -> tuple[dict[int, Tracked], list[Decision]]:
+    """With what a method with questions of its own keeps; where it cannot, the class is tracked as by MPT."""
+    if settings.speaks is None:
+        return dict(made), []
+    gone = [v for v in snapshot.holders if roster.state(v) != "present"]
+    after, decisions = dict(made), list[Decision]()
+    for c, one in made.items():
+        try:
+            after[c] = replace(one, kept=keep(settings, snapshot, c, gone))
+        except StatisticsError as error:
+            why = f"{error}: it is tracked as by mpt"
+            decisions.append(Decision(round, "fallback", ", ".join(one.owners), (c,), why))
+    return after, decisions
 
 
 def _with_former_owners(made: Tracked, former: Tracked | None, roster: Roster) -> Tracked:
@@ -203,6 +223,8 @@ def _carried(round: int, owners: tuple[str, ...], c: int, samples: int) -> Decis
 
 def _newly_due(state: TrackerState, due: Collection[int], held_out: Collection[int]) -> list[int]:
     """The classes that shadow mode keeps from being held out, and that were not due in the round before."""
+    if not state.settings.shadow or not state.settings.holds_out:
+        return []
     before = {c for c in state.tracked if not _waiting(state.tracked[c], state.roster)}
     return [c for c in due if c not in held_out and c not in before]
 

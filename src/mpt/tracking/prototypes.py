@@ -13,16 +13,15 @@ from mpt.core import (
     StatisticsError,
 )
 from mpt.core.validation import Floats, Ints, check_finite, read_only
-from mpt.tracking.answers import Taken
+from mpt.methods import Traits
+from mpt.methods.simple import Linear
+from mpt.tracking.answers import ENOUGH, Taken
 from mpt.tracking.departures import Departures, carries
+from mpt.tracking.dialogue import Told
 from mpt.tracking.remembered import Offsets, Remembered, forecast, remembered, with_remembered
 from mpt.tracking.roster import Roster
 from mpt.tracking.settings import Settings
 from mpt.tracking.state import Reference, Tracked, TrackerState
-
-_ENOUGH = 0.5
-"""Of the samples with a weight must be in the cross moments."""
-
 
 @dataclass(frozen=True, eq=False)
 class Current:
@@ -33,7 +32,9 @@ class Current:
         made: (C,), the round that each is from; -1 where there is none.
         covariance: (d, d) or None.
         readout: None as long as no class has a prototype.
+        linear: the same, where a method gave it.
         reconstructions: by class.
+        tracked: the classes whose prototype is reconstructed or, by a method with questions of its own, given.
         forecasts: (d,) by class, of the classes with a deposit: what remaining samples are remembered about.
         outward: the classes that the readout has further out, Eq. (X10).
         problems: a sentence each.
@@ -42,15 +43,26 @@ class Current:
     prototypes: Floats
     made: Ints
     covariance: Floats | None
-    readout: NearestClassMean | None
+    readout: NearestClassMean | Linear | None
+    linear: Linear | None
     reconstructions: Mapping[int, Reconstruction]
+    tracked: tuple[int, ...]
     forecasts: Mapping[int, Floats]
     outward: tuple[int, ...]
     problems: tuple[str, ...]
 
 
+def measured_in(settings: Settings, departed: Departures, taken: Taken) -> frozenset[int]:
+    """The classes with a deposit that are measured: samples carry them, or it is their vehicle's last answer."""
+    if taken.snapshot is None:
+        return frozenset()
+    counts = taken.snapshot.everybody.counts
+    carried = {c for c, one in departed.tracked.items() if carries(settings, int(counts[c]), one.samples)}
+    return frozenset(carried | departed.fresh)
+
+
 def current(
-    state: TrackerState, departed: Departures, taken: Taken, roster: Roster, known: Offsets, round: int
+    state: TrackerState, departed: Departures, taken: Taken, roster: Roster, known: Offsets, told: Told, round: int
 ) -> Current:
     """This round's prototypes and readout.
 
@@ -58,20 +70,28 @@ def current(
     from its deposit. One that has neither samples nor a deposit now keeps its last prototype as long as a suspected
     vehicle may bring it back.
     """
-    settings, problems = state.settings, list[str]()
+    settings, problems = state.settings, list[str](told.problems)
     if taken.snapshot is None:
         problems.append(f"nobody answered: the prototypes are those of round {state.round}")
         stats = None if state.snapshot is None else state.snapshot.everybody
         covariance = None if stats is None else _covariance(settings, stats, problems)
-        readout = _readout(settings, state.prototypes, covariance, state.outward, problems)
-        return Current(state.prototypes, state.made, covariance, readout, {}, {}, state.outward, tuple(problems))
+        readout = state.linear or _readout(settings, state.prototypes, covariance, state.outward, problems)
+        return Current(
+            state.prototypes, state.made, covariance, readout, state.linear, {}, (), {}, state.outward, tuple(problems)
+        )
 
     stats = taken.snapshot.everybody
     prototypes, made = stats.means, np.where(stats.counts > 0, round, -1)
     reconstructions, forecasts, mapped = dict[int, Reconstruction](), dict[int, Floats](), set[int]()
+    directly = measured_in(settings, departed, taken)
+    outward_too = Traits.of(settings.speaks or settings.how).outward
+    for c, prototype in told.prototypes.items():
+        prototypes[c], made[c] = prototype, round
+        if outward_too:
+            mapped.add(c)
     for c, one in sorted(departed.tracked.items()):
-        measured = c in departed.fresh or carries(settings, int(stats.counts[c]), one.samples)
-        if measured and not settings.remembers:
+        measured = c in directly
+        if (measured and not settings.remembers) or c in told.prototypes or told.readout is not None:
             continue
         try:
             made_now, by_map = _reconstructed(settings, one, stats, taken.cross.get(c), round, problems)
@@ -85,7 +105,7 @@ def current(
                 made_now = with_remembered(made_now, stats, silent)
                 problems.append(_said(settings.name_of(c), silent, made_now.samples))
             reconstructions[c] = made_now
-            if by_map:
+            if by_map and outward_too:
                 mapped.add(c)
             prototypes[c], made[c] = made_now.prototype, round
     for c in np.flatnonzero((made < 0) & (state.made >= 0)).tolist():
@@ -95,13 +115,15 @@ def current(
             problems.append(f"class {name} has no samples in this round, its prototype is that of round {made[c]}")
     covariance = _covariance(settings, stats, problems)
     outward = tuple(c for c in departed.held_out if c in mapped)
-    readout = _readout(settings, prototypes, covariance, outward, problems)
+    readout = told.readout or _readout(settings, prototypes, covariance, outward, problems)
     return Current(
         read_only(prototypes),
         read_only(made),
         covariance,
         readout,
+        told.readout,
         reconstructions,
+        tuple(sorted({*reconstructions, *told.prototypes, *(told.kept if told.readout else ())})),
         forecasts,
         outward,
         tuple(problems),
@@ -118,7 +140,7 @@ def _reconstructed(
 ) -> tuple[Reconstruction, bool]:
     """From cross moments, where they were asked for and are enough (True), or without."""
     how = settings.how
-    if one.reference is not None and one.since < round:
+    if settings.asks.cross and one.reference is not None and one.since < round:
         try:
             made = how.reconstruct(one.deposit, stats, _enough(moments, stats, one.reference))
             check_finite(made.prototype, "prototype")
@@ -136,9 +158,9 @@ def _enough(moments: CrossStatistics | None, stats: ClassStatistics, reference: 
     """The cross moments, unless those of most samples with a weight are missing."""
     weighty = reference.weights > 0
     there, all_there = 0 if moments is None else int(moments.counts[weighty].sum()), int(stats.counts[weighty].sum())
-    if moments is None or there < _ENOUGH * all_there:
+    if moments is None or there < ENOUGH * all_there:
         raise StatisticsError(
-            f"cross: moments of {there} of {all_there} samples of its reference classes, should be of {_ENOUGH:.0%}; "
+            f"cross: moments of {there} of {all_there} samples of its reference classes, should be of {ENOUGH:.0%}; "
             f"the other vehicles do not have the global model of round {reference.round}"
         )
     return moments
@@ -150,8 +172,10 @@ def _said(name: str, silent: Remembered, samples: int) -> str:
     return f"class {name}: {silent.samples} of {samples} remaining samples are remembered from {when}"
 
 
-def readout_of(state: TrackerState) -> NearestClassMean | None:
+def readout_of(state: TrackerState) -> NearestClassMean | Linear | None:
     """The readout of the last round that was closed; None as long as no class has a prototype."""
+    if state.linear is not None:
+        return state.linear
     stats = None if state.snapshot is None else state.snapshot.everybody
     covariance = None if stats is None else _covariance(state.settings, stats, [])
     return _readout(state.settings, state.prototypes, covariance, state.outward, [])

@@ -1,9 +1,9 @@
-"""Which reference model each departed class is tracked from, of the method "mpt-x".
+"""Which reference model each departed class is tracked from, of "mpt-x" and other methods that read one.
 
 A class's reference model is the global model of the round that its deposit is from. At most `most_references` are kept.
 Once there are as many, a new deposit shares the latest of them under which the departing prototype is known: all of the
-class's samples are in the cross moments of the deposit's round. Where it is known under none, the class is tracked as
-by MPT; no other class is given up for it.
+class's samples are in the cross moments of the deposit's round; methods without cross moments share none. Where it is
+known under none, the class is tracked as by MPT; no other class is given up for it.
 """
 
 from collections.abc import Collection, Mapping
@@ -29,7 +29,7 @@ def refer(
         round: the round that is being closed.
     """
     after, decisions = dict(tracked), list[Decision]()
-    if not settings.asks.cross:
+    if not settings.asks.models:
         return after, decisions
     made_from = {snapshot.round: snapshot for snapshot in snapshots if snapshot is not None}
     for c, one in sorted(tracked.items()):
@@ -40,10 +40,12 @@ def refer(
         try:
             after[c], why = _referred(settings, one, made_from[one.round], kept)
         except StatisticsError as error:
+            after[c] = replace(one, kept=None)
             why = f"{error}: it is tracked as by mpt"
             decisions.append(Decision(round, "unreferenced", owners, (c,), why))
         else:
-            why = f"cross moments from round {round + 1} on, {why}"
+            what = f"cross moments from round {round + 1} on" if settings.asks.cross else "features are compared"
+            why = f"{what}, {why}"
             decisions.append(Decision(round, "referenced", owners, (c,), why))
     return after, decisions
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from mpt.core import StatisticsError
 from mpt.core import validation as check
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
-from mpt.methods import FLEET_METHODS, Asks, FleetMethod
+from mpt.methods import Asks, FleetMethod, Method, MethodError, OnFleet, find_on_fleet
+from mpt.methods.method import Training
 from mpt.tracking.errors import FleetError
 
 
@@ -17,8 +19,9 @@ class Settings:
     Attributes:
         num_classes: C.
         dim: d, the feature dimension; answers of another one are refused.
-        method: "mpt"; "mpt-lite:one-message", in which no d x d matrix travels and the readout is Euclidean; or
-            "mpt-x", in which vehicles embed their samples under the departure-time model too.
+        method: "mpt"; "mpt-lite:one-message", in which no d x d matrix travels and the readout is Euclidean; "mpt-x",
+            in which vehicles embed their samples under the departure-time model too; any other of `mpt methods` that
+            reads nothing a server may not know; or `path.py:Class` of your own.
         grace: a vehicle is departed once it has missed more than so many rounds in a row.
         watch_share: a class is watched once one vehicle holds at least this share of its samples.
         release_share: it is released once no vehicle has held this share for `patience` rounds; None: 0.8 watch_share.
@@ -27,10 +30,11 @@ class Settings:
             measured directly.
         most_watched: so many classes may be watched, the others serve as reference classes; None: half of them.
         remember: whether the remaining samples of a suspected vehicle count as they were when it answered last; in the
-            method "mpt-x" they do not.
-        most_references: of the method "mpt-x": so many departure-time models are kept.
+            method "mpt-x", and in others that ask questions of their own, they do not.
+        most_references: of "mpt-x" and other methods that read departure-time models: so many are kept.
         watch: classes watched from the first round on, however they are spread.
         shadow: whether nothing in training changes: remaining samples are held out only of classes that were approved.
+        seed: of methods that draw.
         ridge: lambda of Eq. (1), see `mpt.deposit`.
         cov_ridge: lambda_Sigma of Eq. (3).
         class_names: what the classes are called, for sentences; empty: by their numbers.
@@ -49,6 +53,7 @@ class Settings:
     most_references: int = 2
     watch: tuple[int, ...] = ()
     shadow: bool = False
+    seed: int = 0
     ridge: float = DEFAULT_RIDGE
     cov_ridge: float = DEFAULT_COV_RIDGE
     class_names: tuple[str, ...] = ()
@@ -57,8 +62,6 @@ class Settings:
         try:
             classes = check.as_int(self.num_classes, "num_classes", least=2)
             dim = check.as_int(self.dim, "dim", least=1)
-            if self.method not in FLEET_METHODS:
-                raise StatisticsError(f"method: {self.method!r}, should be one of {', '.join(FLEET_METHODS)}")
             for name in ("remember", "shadow"):
                 if not isinstance(getattr(self, name), bool):
                     raise StatisticsError(f"{name}: {getattr(self, name)!r}, should be True or False")
@@ -76,6 +79,7 @@ class Settings:
                 "most_watched": check.as_int(most, "most_watched", least=0, most=classes - 1),
                 "most_references": check.as_int(self.most_references, "most_references", least=1),
                 "watch": tuple(sorted(check.as_classes(self.watch, "watch", classes))),
+                "seed": check.as_int(self.seed, "seed", least=0),
                 "ridge": check.as_ridge(self.ridge, "ridge"),
                 "cov_ridge": check.as_ridge(self.cov_ridge, "cov_ridge"),
                 "class_names": _names(self.class_names, classes),
@@ -86,6 +90,10 @@ class Settings:
             raise FleetError(str(error)) from None
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+        try:
+            assert self.on_fleet
+        except MethodError as error:
+            raise FleetError(str(error)) from None
 
     def name_of(self, c: int) -> str:
         """What a class is called: its name, or its number."""
@@ -97,20 +105,40 @@ class Settings:
         assert self.release_share is not None
         return self.release_share
 
+    @cached_property
+    def on_fleet(self) -> OnFleet:
+        """The method, as it is run here."""
+        return find_on_fleet(self.method, ridge=self.ridge, cov_ridge=self.cov_ridge)
+
     @property
     def how(self) -> FleetMethod:
-        """The method."""
-        return FLEET_METHODS[self.method](self.ridge, self.cov_ridge)
+        """What makes deposits and reconstructions of merged statistics: the method, or MPT where it cannot."""
+        return self.on_fleet.sums
+
+    @property
+    def speaks(self) -> Method | None:
+        """The method, where it asks questions of its own."""
+        return self.on_fleet.speaks
 
     @property
     def asks(self) -> Asks:
         """What the method has vehicles report."""
-        return self.how.asks
+        return self.on_fleet.asks
+
+    @property
+    def training(self) -> Training:
+        """How vehicles train, once a class has departed."""
+        return "held-out" if self.speaks is None else self.speaks.training
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether the remaining samples of departed classes are held out of training."""
+        return self.training == "held-out"
 
     @property
     def remembers(self) -> bool:
         """`remember`, where the method can."""
-        return self.remember and not self.asks.cross
+        return self.remember and self.speaks is None and not self.asks.cross
 
     @property
     def capacity(self) -> int:

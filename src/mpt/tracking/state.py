@@ -12,14 +12,17 @@ from mpt.core import ClassStatistics, Deposit, StatisticsError
 from mpt.core.health import Verdict
 from mpt.core.validation import Floats, Ints
 from mpt.core.wire import Reader, Writer
-from mpt.tracking.answers import Earlier, Snapshot
+from mpt.methods.simple import Linear
+from mpt.protocol.further import as_request
+from mpt.tracking import keeping
+from mpt.tracking.answers import Earlier, Shared, Snapshot, key_of
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import Decision, Member, Roster
 from mpt.tracking.settings import Settings
 from mpt.tracking.spread import Spread, Watch
 
 _KIND = b"T"
-_SPAN, _ORIGIN, _REMEMBERED, _CROSS = 1, 2, 4, 8
+_SPAN, _ORIGIN, _REMEMBERED, _CROSS, _SPOKEN, _LINEAR = 1, 2, 4, 8, 16, 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +38,13 @@ class Reference:
     round: int
     origin: Floats
     weights: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What a method with questions of its own keeps of a departed class."""
+
+    value: Any
 
 
 class Health(NamedTuple):
@@ -54,7 +64,9 @@ class Tracked:
         round: the round whose statistics it was made from.
         since: the round in which it was made.
         samples: that the class had then, on all vehicles.
-        reference: of the method "mpt-x"; None where the class is tracked as by "mpt".
+        reference: of the method "mpt-x" and others that read departure-time models; None where the class is tracked as
+            by "mpt".
+        kept: of a method with questions of its own; None where the class is tracked as by "mpt".
     """
 
     deposit: Deposit
@@ -63,6 +75,7 @@ class Tracked:
     since: int
     samples: int
     reference: Reference | None = None
+    kept: Kept | None = None
 
     @property
     def departed(self) -> int:
@@ -92,6 +105,7 @@ class TrackerState:
         snapshot: the statistics of the last round that somebody answered.
         prototypes: (C, d), the latest; a row of NaN where a class never had one, or is lost.
         made: (C,), the round that each is from; -1 where there is none.
+        linear: the readout of a method that gives one; None where prototypes are read out.
         span: (k, d) or None, of the next request.
         origin: (d,) or None, of the next request.
         decisions: of the last round.
@@ -113,6 +127,7 @@ class TrackerState:
     health: Mapping[int, Health] = field(default_factory=dict)
     outward: tuple[int, ...] = ()
     snapshot: Snapshot | None = None
+    linear: Linear | None = None
     span: Floats | None = None
     origin: Floats | None = None
     decisions: tuple[Decision, ...] = ()
@@ -152,6 +167,8 @@ def to_bytes(state: TrackerState) -> bytes:
             "crowded": state.watch.crowded,
         },
         "tracked": [{"owners": t.owners, "round": t.round, "since": t.since, "samples": t.samples} for t in tracked],
+        "kept": [t.kept is not None for t in tracked],
+        "further": 0 if state.snapshot is None else len(state.snapshot.further),
         "references": [None if t.reference is None else t.reference.round for t in tracked],
         "earlier": sorted(earlier),
         "lacking": {v: state.lacking[v] for v in sorted(state.lacking)},
@@ -168,7 +185,9 @@ def to_bytes(state: TrackerState) -> bytes:
         "problems": state.problems,
     }
     flags = _SPAN * (state.span is not None) | _ORIGIN * (state.origin is not None) | _REMEMBERED * bool(remembered)
-    flags |= _CROSS * bool(referred or earlier)
+    flags |= _CROSS * bool(referred or earlier) | _LINEAR * (state.linear is not None)
+    spoken = _spoken(state, tracked)
+    flags |= _SPOKEN * bool(spoken)
     writer = Writer(_KIND, flags, "float64")
     writer.block(json.dumps(about).encode())
     for array in (state.prototypes, state.span, state.origin):
@@ -193,7 +212,39 @@ def to_bytes(state: TrackerState) -> bytes:
     for number in sorted(earlier):
         writer.integers(earlier[number].counts)
         writer.exact(earlier[number].means)
+    for block in spoken:
+        writer.block(block)
+    if state.linear is not None:
+        writer.exact(state.linear.weight)
+        writer.exact(state.linear.bias)
     return writer.finish()
+
+
+def _spoken(state: TrackerState, tracked: Sequence[Tracked]) -> list[bytes]:
+    """What a method keeps, and the answers that its `depart` would ask for."""
+    method = state.settings.speaks
+    blocks = [keeping.to_bytes(one.kept.value, method) for one in tracked if one.kept is not None]
+    for key, shared in sorted(state.snapshot.further.items()) if state.snapshot is not None else ():
+        assert state.snapshot is not None
+        form = {"rest": shared.rest, "holders": dict(shared.holders)}
+        blocks += [state.snapshot.requests[key].to_bytes(), keeping.to_bytes(form, method)]
+    return blocks
+
+
+def _read_spoken(
+    reader: Reader, about: Mapping[str, Any], settings: Settings, tracked: list[Tracked], snapshot: Snapshot | None
+) -> Snapshot | None:
+    """What `_spoken` gave: into the classes, and into the snapshot, which is given back."""
+    method = settings.speaks
+    for i, there in enumerate(about["kept"]):
+        if there:
+            tracked[i] = dataclasses.replace(tracked[i], kept=Kept(keeping.from_bytes(reader.block(), method)))
+    further, requests = dict[bytes, Shared](), {}
+    for _ in range(about["further"]):
+        request = as_request(reader.block())
+        requests[key_of(request)] = request
+        further[key_of(request)] = Shared(**keeping.from_bytes(reader.block(), method))
+    return snapshot and dataclasses.replace(snapshot, further=further, requests=requests)
 
 
 def from_bytes(data: bytes | bytearray | memoryview) -> TrackerState:
@@ -203,7 +254,7 @@ def from_bytes(data: bytes | bytearray | memoryview) -> TrackerState:
         FleetError: where the bytes are truncated, altered, of another version or not a tracker's.
     """
     try:
-        return _read(Reader(data, _KIND, _SPAN | _ORIGIN | _REMEMBERED | _CROSS))
+        return _read(Reader(data, _KIND, _SPAN | _ORIGIN | _REMEMBERED | _CROSS | _SPOKEN | _LINEAR))
     except FleetError:
         raise
     except StatisticsError as error:
@@ -244,6 +295,9 @@ def _read(reader: Reader) -> TrackerState:
                 tracked[i] = dataclasses.replace(tracked[i], reference=reference)
         earlier = {number: Earlier(reader.integers(c), reader.exact(c, d)) for number in about["earlier"]}
         snapshot = snapshot and dataclasses.replace(snapshot, earlier=earlier)
+    if reader.flags & _SPOKEN:
+        snapshot = _read_spoken(reader, about, settings, tracked, snapshot)
+    linear = Linear(reader.exact(c, d), reader.exact(c)) if reader.flags & _LINEAR else None
     reader.finish()
     watch = about["watch"]
     return TrackerState(
@@ -262,6 +316,7 @@ def _read(reader: Reader) -> TrackerState:
         health={number: Health(*known) for number, known in about.get("health", ())},
         outward=tuple(about.get("outward", ())),
         snapshot=snapshot,
+        linear=linear,
         span=span,
         origin=origin,
         decisions=tuple(_decision(*entries) for entries in about["decisions"]),

@@ -8,59 +8,27 @@
 `docs/fleet.md` has the protocol on a page.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from mpt.core import ClassStatistics, NearestClassMean, Reconstruction
-from mpt.core.affine import halves_suffice
-from mpt.core.validation import Floats
-from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.question import Question
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking import state as states
-from mpt.tracking.answers import Taken, largest_answer, take
-from mpt.tracking.departures import Departures, settle
+from mpt.tracking.answers import largest_answer
+from mpt.tracking.dialogue import Head
 from mpt.tracking.errors import FleetError
-from mpt.tracking.prototypes import Current, current
-from mpt.tracking.remembered import offsets, still_known
-from mpt.tracking.roster import Decision, Roster, advance, titled
+from mpt.tracking.roster import Roster
+from mpt.tracking.rounds import Heard, More, Outcome, models_needed, questions, take
 from mpt.tracking.settings import Settings
-from mpt.tracking.spread import watch_next
-from mpt.tracking.state import Health, TrackerState
+from mpt.tracking.state import TrackerState
+
+__all__ = ["More", "Outcome", "Tracker"]
 
 _EMPTY: Mapping[str, int] = {}
 _UNNAMED: Mapping[str, str] = {}
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """What came of a round.
-
-    Attributes:
-        round: its number.
-        prototypes: (C, d), measured or, for departed classes, reconstructed; a row of NaN where a class has none.
-        covariance: (d, d), the pooled within-class covariance; None in MPT-lite, or where it cannot be had.
-        readout: made of both, by the method "mpt-x" with classes that nobody trains any more further out, Eq. (X10);
-            None as long as no class has a prototype.
-        reconstructions: of the classes that were reconstructed, by class.
-        statistics: the merged statistics; None where nobody answered.
-        answered: the vehicles whose answer was accepted.
-        decisions: what changed, and why, in order.
-        problems: what went wrong without stopping the round, a sentence each.
-    """
-
-    round: int
-    prototypes: Floats
-    covariance: Floats | None
-    readout: NearestClassMean | None
-    reconstructions: Mapping[int, Reconstruction]
-    statistics: ClassStatistics | None
-    answered: tuple[str, ...]
-    decisions: tuple[Decision, ...]
-    problems: tuple[str, ...]
 
 
 class Tracker:
@@ -88,6 +56,7 @@ class Tracker:
         if (settings is None) == (not chosen):
             raise FleetError("settings: should be given as a Settings or as its fields, one of the two")
         self.state = TrackerState.start(settings or Settings(**chosen), round)
+        self._heard: Heard | None = None
 
     @property
     def settings(self) -> Settings:
@@ -112,7 +81,7 @@ class Tracker:
     @property
     def largest_answer(self) -> int:
         """Bytes: a longer answer to `question()` need not be received at all."""
-        return largest_answer(self.question(), self.settings.dim)
+        return largest_answer(self.settings, self.question())
 
     @property
     def models_needed(self) -> tuple[int, ...]:
@@ -130,11 +99,53 @@ class Tracker:
 
     def question(self, round: int | None = None) -> Question:
         """What to ask of every vehicle in the next round, or in a later one."""
-        return question_of(self.state, round)
+        return questions(self.state, round)
 
     def request(self, round: int | None = None) -> StatisticsRequest:
         """The question without cross moments: all of it, but of the method "mpt-x"."""
         return self.question(round).statistics
+
+    def receive(self, vehicle: str, answer: bytes, *, round: int | None = None) -> None:
+        """A vehicle's answer to the latest question, as it comes; the round is closed by `take`.
+
+        Args:
+            vehicle: its id.
+            answer: what `question.answer`, or `further.answer`, gave there.
+            round: the round that it was made for, where the transport knows.
+        """
+        heard = self._heard or Heard(self.question())
+        self._heard = heard.receive(vehicle, answer)
+        if round is not None and not heard.later:
+            self._heard = replace(self._heard, rounds={**heard.rounds, vehicle: round})
+
+    def begin(self, round: int | None = None) -> Question:
+        """The first question of the next round, or of a later one; what was received of one that was not closed is gone."""
+        self._heard = Heard(self.question(round))
+        return self._heard.question
+
+    def take(
+        self,
+        leaving: Collection[str] = (),
+        *,
+        absent: Mapping[str, str] = _UNNAMED,
+        names: Mapping[str, str] = _UNNAMED,
+        head: Head | None = None,
+    ) -> More | Outcome:
+        """With what has been received: what to ask next in this round, of whom; or what came of it.
+
+        Args:
+            leaving: vehicles that announced that they leave; where one has answered too, this is its last round.
+            absent: why a vehicle did not answer, where the transport knows, for the log.
+            names: what vehicles are called, where the transport knows, for the log; they are known by their ids.
+            head: weight (C, d) and bias (C,) of the round's global model, for methods that read them.
+        """
+        heard = self._heard or Heard(self.question())
+        result = take(self.state, heard, leaving, absent=absent, names=names, head=head)
+        if isinstance(result, More):
+            self._heard = heard.ask(result)
+            return result
+        self._heard, (self.state, outcome) = None, result
+        return outcome
 
     def close(
         self,
@@ -145,6 +156,8 @@ class Tracker:
         rounds: Mapping[str, int] = _EMPTY,
         absent: Mapping[str, str] = _UNNAMED,
         names: Mapping[str, str] = _UNNAMED,
+        head: Head | None = None,
+        ask: Callable[[More], Mapping[str, bytes]] | None = None,
     ) -> Outcome:
         """End a round with the answers that came in time.
 
@@ -157,8 +170,20 @@ class Tracker:
                 late answers are known by the origin, which changes with every round that somebody answered.
             absent: why a vehicle did not answer, where the transport knows, for the log.
             names: what vehicles are called, where the transport knows, for the log; they are known by their ids.
+            head: of the round's global model, for methods that read it.
+            ask: asks the vehicles that are named, and gives what came back in time: for methods with several questions.
         """
-        self.state, outcome = close_round(self.state, answers, leaving, round, rounds, absent, names)
+        heard = Heard(self.question(round), answers, rounds=rounds)
+        while True:
+            result = take(self.state, heard, leaving, absent=absent, names=names, head=head)
+            if not isinstance(result, More):
+                break
+            if ask is None:
+                raise FleetError(
+                    f"method: {self.settings.method!r} asks several times in a round: close should be given an ask"
+                )
+            heard = heard.ask(result, ask(result))
+        self._heard, (self.state, outcome) = None, result
         return outcome
 
     def approve(self, classes: Collection[int]) -> None:
@@ -179,160 +204,3 @@ class Tracker:
         tracker = cls(state.settings)
         tracker.state = state
         return tracker
-
-
-def question_of(state: TrackerState, round: int | None = None) -> Question:
-    """What to ask of every vehicle after this state."""
-    number = state.round + 1 if round is None else round
-    if number <= state.round:
-        raise FleetError(f"round: {number}, but round {state.round} is closed, should be a later one")
-    asks = state.settings.asks
-    origin = np.zeros(state.settings.dim) if state.origin is None else state.origin
-    there = state.spread.totals
-    cross = {
-        c: CrossRequest(
-            number,
-            one.reference.round,
-            one.reference.weights,
-            one.reference.origin,
-            origin,
-            halves=halves_suffice(one.reference.weights, there, state.settings.dim),
-        )
-        for c, one in state.tracked.items()
-        if one.reference is not None
-    }
-    request = StatisticsRequest(
-        number,
-        state.settings.num_classes,
-        watched=state.watch.classes,
-        held_out=state.held_out,
-        scatter=asks.scatter,
-        span=state.span if asks.span else None,
-        origin=state.origin,
-    )
-    return Question(request, cross)
-
-
-def models_needed(state: TrackerState) -> tuple[int, ...]:
-    """See `Tracker.models_needed`."""
-    if not state.settings.asks.cross:
-        return ()
-    last = set() if state.snapshot is None else {state.snapshot.round}
-    return tuple(sorted(last | {one.reference.round for one in state.tracked.values() if one.reference is not None}))
-
-
-def close_round(
-    state: TrackerState,
-    answers: Mapping[str, bytes],
-    leaving: Collection[str] = (),
-    round: int | None = None,
-    rounds: Mapping[str, int] = _EMPTY,
-    absent: Mapping[str, str] = _UNNAMED,
-    names: Mapping[str, str] = _UNNAMED,
-) -> tuple[TrackerState, Outcome]:
-    """The state after a round, and what came of it; see `Tracker.close`."""
-    settings, question = state.settings, question_of(state, round)
-    request, taken = question.statistics, take(settings, question, answers, rounds)
-    reasons = {**absent, **{v: f"its answer was refused ({why})" for v, why in taken.refused.items()}}
-    roster, moves = advance(
-        state.roster,
-        request.round,
-        taken.counts.keys(),
-        leaving,
-        grace=settings.grace,
-        absent=reasons,
-        names=names,
-    )
-    present = state.spread
-    refusals = tuple(Decision(request.round, "refused", v, (), why) for v, why in sorted(taken.refused.items()))
-    moves = tuple(replace(m, classes=present.held_by(m.vehicle, settings.watch_share)) for m in moves)
-    departed = settle(state, request, taken, roster)
-    known = still_known(state, departed.tracked, roster)
-    now = current(state, departed, taken, roster, known, request.round)
-    counts = {v: c for v, c in {**state.counts, **taken.counts}.items() if roster.state(v) != "departed"}
-    after = replace(state, counts=counts)
-    watch, changes = watch_next(settings, state.watch, after.spread, departed.tracked.keys(), request.round)
-    health = _health(now)
-    plain = (*refusals, *moves, *departed.decisions, *changes, *_verdicts(state, health, request.round))
-    called = {**{v: m.name for v, m in roster.members.items()}, **names}
-    decisions = tuple(_named(decision, settings, called) for decision in plain)
-    after = replace(
-        after,
-        round=request.round,
-        roster=roster,
-        watch=watch,
-        tracked=departed.tracked,
-        remembered={**known, **offsets(taken, roster, now.forecasts)} if settings.remembers else {},
-        held_out=departed.held_out,
-        lacking=_lacking(state, departed, taken, roster),
-        health=health,
-        outward=now.outward,
-        snapshot=taken.snapshot or state.snapshot,
-        prototypes=now.prototypes,
-        made=now.made,
-        decisions=decisions,
-        problems=(
-            *(f"vehicle {titled(d.vehicle, called.get(d.vehicle, ''))}: {d.why}" for d in refusals),
-            *now.problems,
-        ),
-    )
-    return _aimed(after, taken), _outcome(after, now, taken)
-
-
-def _named(decision: Decision, settings: Settings, called: Mapping[str, str]) -> Decision:
-    """The decision with the names of its vehicles and classes."""
-    vehicles = [decision.vehicle] if decision.vehicle in called else decision.vehicle.split(", ")
-    name = ", ".join(called.get(v) or v for v in vehicles)
-    classes = tuple(settings.class_names[c] for c in decision.classes) if settings.class_names else ()
-    return replace(decision, name="" if name == decision.vehicle else name, class_names=classes)
-
-
-def _lacking(state: TrackerState, departed: Departures, taken: Taken, roster: Roster) -> dict[str, tuple[int, ...]]:
-    """By what each vehicle answered last; models that are no longer needed are not lacking."""
-    needed = {one.reference.round for one in departed.tracked.values() if one.reference is not None}
-    there = {v: rounds for v, rounds in {**state.lacking, **taken.lacking}.items() if roster.state(v) != "departed"}
-    found = {v: tuple(r for r in rounds if r in needed) for v, rounds in sorted(there.items())}
-    return {v: rounds for v, rounds in found.items() if rounds}
-
-
-def _health(now: Current) -> dict[int, Health]:
-    return {
-        c: Health(float(made.expected_error), made.verdict)
-        for c, made in sorted(now.reconstructions.items())
-        if made.expected_error is not None and made.verdict is not None
-    }
-
-
-def _verdicts(state: TrackerState, health: Mapping[int, Health], round: int) -> tuple[Decision, ...]:
-    """The verdicts that are others than the round before."""
-    before = {c: known.verdict for c, known in state.health.items()}
-    return tuple(
-        Decision(round, "verdict", "", (c,), f"{known.verdict}, an error of {known.expected_error:.2g} is expected")
-        for c, known in health.items()
-        if known.verdict != before.get(c, "good")
-    )
-
-
-def _aimed(state: TrackerState, taken: Taken) -> TrackerState:
-    """With the span and origin of the next request, from this round's statistics where there are any."""
-    if taken.snapshot is None:
-        return state
-    stats = taken.snapshot.everybody
-    spans = state.settings.asks.span
-    references = [c for c in np.flatnonzero(stats.counts).tolist() if c not in state.watch.since]
-    span = stats.means[references] if spans and references else None
-    return replace(state, origin=stats.overall_mean, span=span)
-
-
-def _outcome(after: TrackerState, now: Current, taken: Taken) -> Outcome:
-    return Outcome(
-        round=after.round,
-        prototypes=now.prototypes,
-        covariance=now.covariance,
-        readout=now.readout,
-        reconstructions=now.reconstructions,
-        statistics=None if taken.snapshot is None else taken.snapshot.everybody,
-        answered=tuple(sorted(taken.counts)),
-        decisions=after.decisions,
-        problems=after.problems,
-    )

@@ -24,6 +24,7 @@ def ask_content(ask: Ask) -> RecordDict:
     config: dict[str, Any] = {
         "round": ask.round,
         "held-out": list(ask.held_out),
+        "calibrates": ask.calibrates,
         "request": ask.request,
         "keep": ask.keep,
         "references": list(ask.references),
@@ -52,6 +53,7 @@ def read_ask(content: RecordDict, kind: str) -> Ask:
         tuple(int(c) for c in held_out),
         request,
         keep=bool(config.get("keep", False)),
+        calibrates=bool(config.get("calibrates", False)),
         references={int(str(number)): str(known) for number, known in zip(rounds, fingerprints, strict=True)},
         models={
             int(name.removeprefix(REFERENCE)): arrays_of(record)

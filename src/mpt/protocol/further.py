@@ -1,0 +1,138 @@
+"""What else the server of a fleet asks: statistics of another kind, and parts of a method.
+
+With the round's first question where it is known by then; after it, in the same round, where it follows from answers.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mpt.core import ClassStatistics, StatisticsError
+from mpt.core.validation import Floats
+from mpt.core.value import Value
+from mpt.core.wire import Reader, Writer, kind_of
+from mpt.protocol.local import Local
+from mpt.protocol.parts import Part, PartRequest
+from mpt.protocol.request import StatisticsRequest, enough
+
+_QUESTION, _ANSWER, _STATISTICS = b"M", b"O", b"R"
+_NOTHING: Mapping[int, ArrayLike] = {}
+MOST = 256
+"""Requests in one message."""
+
+Request = StatisticsRequest | PartRequest
+FindPart = Callable[[str, str], Part]
+"""From the names of a method and of its part to the part, as it is installed; `StatisticsError` where it is not."""
+Answered = ClassStatistics | dict[str, Floats]
+
+
+@dataclass(frozen=True, eq=False)
+class Further(Value):
+    """Some requests in one message.
+
+    Attributes:
+        round: the round whose global model the features come from.
+        requests: each for statistics, or for what a part of a method gives.
+    """
+
+    round: int
+    requests: tuple[Request, ...]
+
+    def __post_init__(self) -> None:
+        wrong = [request.round for request in self.requests if request.round != self.round]
+        if wrong or not 0 < len(self.requests) <= MOST:
+            raise StatisticsError(f"requests: should be 1 to {MOST}, all of round {self.round}")
+
+    @cached_property
+    def references(self) -> tuple[int, ...]:
+        """The rounds of the reference models."""
+        found = {r.reference for r in self.requests if isinstance(r, PartRequest) and r.reference is not None}
+        return tuple(sorted(found))
+
+    def answer(
+        self,
+        features: ArrayLike,
+        labels: ArrayLike,
+        earlier: Mapping[int, ArrayLike] = _NOTHING,
+        *,
+        find: FindPart,
+        min_samples: int = 1,
+    ) -> bytes:
+        """On a vehicle: what it can answer; of a reference model that it does not have it answers nothing.
+
+        Args:
+            features: (N, d), the samples under the round's global model.
+            labels: (N,).
+            earlier: (N, d) by round, the same samples under those of the reference models that the vehicle has.
+            find: finds parts of methods.
+            min_samples: classes with fewer samples are left out.
+        """
+        told, rows, kept = enough(features, labels, min_samples)
+        there = {number: np.asarray(known, dtype=np.float64)[told] for number, known in earlier.items()}
+        current, classes = np.asarray(rows, dtype=np.float64), np.asarray(kept)
+        writer = Writer(_ANSWER, 0, "float64")
+        writer.numbers("I", len(self.requests))
+        for request in self.requests:
+            if isinstance(request, StatisticsRequest):
+                writer.block(request.answer(current, classes))
+            elif request.reference is not None and request.reference not in there:
+                writer.block(b"")
+            else:
+                writer.block(_made(request, Local(classes, current, _earlier(request, there)), find))
+        return writer.finish()
+
+    def parts(self, answer: bytes) -> list[bytes]:
+        """On the server: the answer to each request, as bytes; empty where the vehicle lacks the reference model."""
+        reader = Reader(answer, _ANSWER, 0)
+        (count,) = reader.numbers("I")
+        if count != len(self.requests):
+            raise StatisticsError(f"answer: to {count} requests, should be to {len(self.requests)}")
+        found = [reader.block() for _ in range(count)]
+        reader.finish()
+        for request, part in zip(self.requests, found, strict=True):
+            if not part and (isinstance(request, StatisticsRequest) or request.reference is None):
+                raise StatisticsError("answer: a request has none, which needs no reference model")
+        return found
+
+    def to_bytes(self) -> bytes:
+        """The message as bytes for `from_bytes`."""
+        writer = Writer(_QUESTION, 0, "float64")
+        writer.numbers("2I", self.round, len(self.requests))
+        for request in self.requests:
+            writer.block(request.to_bytes())
+        return writer.finish()
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> "Further":
+        """What `to_bytes` was called on."""
+        reader = Reader(data, _QUESTION, 0)
+        number, count = reader.numbers("2I")
+        blocks = [reader.block() for _ in range(min(count, MOST + 1))]
+        reader.finish()
+        return cls(number, tuple(as_request(block) for block in blocks))
+
+
+def is_further(message: bytes) -> bool:
+    """Whether a question is one that follows another in the same round."""
+    return kind_of(message) == _QUESTION
+
+
+def as_request(block: bytes) -> Request:
+    """What a request's `to_bytes` was called on."""
+    return StatisticsRequest.from_bytes(block) if kind_of(block) == _STATISTICS else PartRequest.from_bytes(block)
+
+
+def _earlier(request: PartRequest, there: Mapping[int, Floats]) -> Callable[[], Floats]:
+    def earlier() -> Floats:
+        if request.reference is None:
+            raise StatisticsError(f"{request.part}: reads local.earlier(), should say so: @on_vehicle(earlier=True, ...)")
+        return there[request.reference]
+
+    return earlier
+
+
+def _made(request: PartRequest, local: Local, find: FindPart) -> bytes:
+    return find(request.method, request.part).made(request.asked, local)

@@ -1,0 +1,306 @@
+"""A round of a fleet as a dialogue, pure: the server's state and what has been heard give questions, or the outcome.
+
+    question = questions(state)                         # to every vehicle
+    heard = Heard(question).receive("7", answer)        # one by one, as they come
+    result = take(state, heard)                         # More: to those who answered; or the next state and an Outcome
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mpt.core import ClassStatistics, NearestClassMean, Reconstruction
+from mpt.core.affine import halves_suffice
+from mpt.core.validation import Floats
+from mpt.methods.simple import Linear
+from mpt.protocol.cross_request import CrossRequest
+from mpt.protocol.further import MOST, Further
+from mpt.protocol.question import Question
+from mpt.protocol.request import StatisticsRequest
+from mpt.tracking.answers import Taken, key_of, largest_further, read_answers
+from mpt.tracking.departures import Departures, settle
+from mpt.tracking.dialogue import Head, Told, foreseen, listen, prepare
+from mpt.tracking.errors import FleetError
+from mpt.tracking.prototypes import Current, current, measured_in
+from mpt.tracking.remembered import offsets, still_known
+from mpt.tracking.roster import Decision, Roster, advance, check_id, titled
+from mpt.tracking.settings import Settings
+from mpt.tracking.spread import watch_next
+from mpt.tracking.state import Health, TrackerState
+
+MOST_QUESTIONS = 8
+"""Of one round. A method that asks on and on is not waited for."""
+_UNNAMED: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What came of a round.
+
+    Attributes:
+        round: its number.
+        prototypes: (C, d), measured or, for departed classes, reconstructed; a row of NaN where a class has none.
+        covariance: (d, d), the pooled within-class covariance; None in MPT-lite, or where it cannot be had.
+        readout: made of both, by the method "mpt-x" with classes that nobody trains any more further out, Eq. (X10); a
+            linear layer where the method gives a readout of its own; None as long as no class has a prototype.
+        reconstructions: of the classes that were reconstructed by MPT or MPT-X, by class.
+        tracked: the departed classes that the method has found in this round.
+        statistics: the merged statistics; None where nobody answered.
+        answered: the vehicles whose answer was accepted.
+        decisions: what changed, and why, in order.
+        problems: what went wrong without stopping the round, a sentence each.
+    """
+
+    round: int
+    prototypes: Floats
+    covariance: Floats | None
+    readout: NearestClassMean | Linear | None
+    reconstructions: Mapping[int, Reconstruction]
+    tracked: tuple[int, ...]
+    statistics: ClassStatistics | None
+    answered: tuple[str, ...]
+    decisions: tuple[Decision, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class More:
+    """What is to be asked next in the same round.
+
+    Attributes:
+        further: the question.
+        vehicles: who is asked: those whose answers were right so far. Whoever does not answer this one did not answer
+            in this round.
+        largest_answer: bytes; a longer one need not be received.
+    """
+
+    further: Further
+    vehicles: tuple[str, ...]
+    largest_answer: int
+
+    @property
+    def references(self) -> tuple[int, ...]:
+        """The rounds of the reference models that it names."""
+        return self.further.references
+
+    def to_bytes(self) -> bytes:
+        """The question as bytes."""
+        return self.further.to_bytes()
+
+
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """A round so far.
+
+    Attributes:
+        question: the first.
+        answers: to it, by vehicle.
+        later: the questions after it, each with its answers by vehicle.
+        rounds: the round that a vehicle's first answer was made for, where the transport knows.
+    """
+
+    question: Question
+    answers: Mapping[str, bytes] = field(default_factory=dict)
+    later: tuple[tuple[Further, Mapping[str, bytes]], ...] = ()
+    rounds: Mapping[str, int] = field(default_factory=dict)
+
+    def receive(self, vehicle: str, answer: bytes) -> "Heard":
+        """With a vehicle's answer to the latest question; `FleetError` where it has one already."""
+        check_id(vehicle)
+        there = self.later[-1][1] if self.later else self.answers
+        if vehicle in there:
+            raise FleetError(f"vehicle {vehicle}: a second answer to the same question")
+        if not self.later:
+            return replace(self, answers={**self.answers, vehicle: answer})
+        further, answers = self.later[-1]
+        return replace(self, later=(*self.later[:-1], (further, {**answers, vehicle: answer})))
+
+    def ask(self, more: More, answers: Mapping[str, bytes] = _UNNAMED) -> "Heard":  # type: ignore[assignment]
+        """With a further question, and what has come of it already."""
+        return replace(self, later=(*self.later, (more.further, dict(answers))))
+
+
+def questions(state: TrackerState, round: int | None = None) -> Question:
+    """What to ask of every vehicle first, in the round after this state or in a later one."""
+    number = state.round + 1 if round is None else round
+    if number <= state.round:
+        raise FleetError(f"round: {number}, but round {state.round} is closed, should be a later one")
+    asks = state.settings.asks
+    origin = np.zeros(state.settings.dim) if state.origin is None else state.origin
+    there = state.spread.totals
+    cross = {
+        c: CrossRequest(
+            number,
+            one.reference.round,
+            one.reference.weights,
+            one.reference.origin,
+            origin,
+            halves=halves_suffice(one.reference.weights, there, state.settings.dim),
+        )
+        for c, one in state.tracked.items()
+        if asks.cross and one.reference is not None
+    }
+    request = StatisticsRequest(
+        number,
+        state.settings.num_classes,
+        watched=state.watch.classes,
+        held_out=state.held_out,
+        scatter=asks.scatter,
+        span=state.span if asks.span else None,
+        origin=state.origin,
+    )
+    return Question(request, cross, foreseen(state, request))
+
+
+def models_needed(state: TrackerState) -> tuple[int, ...]:
+    """See `Tracker.models_needed`."""
+    if not state.settings.asks.models:
+        return ()
+    last = set() if state.snapshot is None else {state.snapshot.round}
+    return tuple(sorted(last | {one.reference.round for one in state.tracked.values() if one.reference is not None}))
+
+
+def take(
+    state: TrackerState,
+    heard: Heard,
+    leaving: Collection[str] = (),
+    *,
+    absent: Mapping[str, str] = _UNNAMED,
+    names: Mapping[str, str] = _UNNAMED,
+    head: Head | None = None,
+) -> More | tuple[TrackerState, Outcome]:
+    """What is to be asked next in the round, or the state after it and what came of it; see `Tracker.take`."""
+    settings, question = state.settings, heard.question
+    request = question.statistics
+    taken = read_answers(settings, question, heard.answers, heard.rounds, heard.later)
+    refused = {v: f"its answer was refused ({why})" for v, why in taken.refused.items()}
+    roster, moves = advance(
+        state.roster,
+        request.round,
+        taken.counts.keys(),
+        leaving,
+        grace=settings.grace,
+        absent={**absent, **taken.silent, **refused},
+        names=names,
+    )
+    prepared = prepare(settings, taken, request)
+    taken = replace(taken, snapshot=taken.for_departures(prepared.keys))
+    departed = settle(state, request, taken, roster)
+    told = listen(settings, departed.tracked, measured_in(settings, departed, taken), taken, request, head)
+    missing = {key_of(one): one for one in (*prepared.missing, *told.missing)}
+    if missing and len(heard.later) + 1 < MOST_QUESTIONS:
+        further = Further(request.round, tuple(missing.values())[:MOST])
+        return More(further, tuple(sorted(taken.counts)), largest_further(settings, further))
+    if missing:
+        told = replace(told, problems=(*told.problems, f"{settings.method}: it asks more than {MOST_QUESTIONS} times"))
+    return _closed(state, taken, roster, moves, departed, told, request.round, names)
+
+
+def _closed(
+    state: TrackerState,
+    taken: Taken,
+    roster: Roster,
+    moves: tuple[Decision, ...],
+    departed: Departures,
+    told: Told,
+    round: int,
+    names: Mapping[str, str],
+) -> tuple[TrackerState, Outcome]:
+    """The state after a round that everything is known of."""
+    settings, present = state.settings, state.spread
+    refusals = tuple(Decision(round, "refused", v, (), why) for v, why in sorted(taken.refused.items()))
+    moves = tuple(replace(m, classes=present.held_by(m.vehicle, settings.watch_share)) for m in moves)
+    known = still_known(state, departed.tracked, roster)
+    now = current(state, departed, taken, roster, known, told, round)
+    tracked = {c: replace(one, kept=told.kept.get(c, one.kept)) for c, one in departed.tracked.items()}
+    counts = {v: c for v, c in {**state.counts, **taken.counts}.items() if roster.state(v) != "departed"}
+    after = replace(state, counts=counts)
+    watch, changes = watch_next(settings, state.watch, after.spread, departed.tracked.keys(), round)
+    health = _health(now)
+    plain = (*refusals, *moves, *departed.decisions, *changes, *_verdicts(state, health, round))
+    called = {**{v: m.name for v, m in roster.members.items()}, **names}
+    decisions = tuple(_named(decision, settings, called) for decision in plain)
+    after = replace(
+        after,
+        round=round,
+        roster=roster,
+        watch=watch,
+        tracked=tracked,
+        remembered={**known, **offsets(taken, roster, now.forecasts)} if settings.remembers else {},
+        held_out=departed.held_out,
+        lacking=_lacking(state, departed, taken, roster),
+        health=health,
+        outward=now.outward,
+        snapshot=taken.snapshot or state.snapshot,
+        linear=now.linear,
+        prototypes=now.prototypes,
+        made=now.made,
+        decisions=decisions,
+        problems=(
+            *(f"vehicle {titled(d.vehicle, called.get(d.vehicle, ''))}: {d.why}" for d in refusals),
+            *(f"vehicle {titled(v, called.get(v, ''))}: {why}" for v, why in sorted(taken.silent.items())),
+            *now.problems,
+        ),
+    )
+    return _aimed(after, taken), _outcome(after, now, taken)
+
+
+def _named(decision: Decision, settings: Settings, called: Mapping[str, str]) -> Decision:
+    """The decision with the names of its vehicles and classes."""
+    vehicles = [decision.vehicle] if decision.vehicle in called else decision.vehicle.split(", ")
+    name = ", ".join(called.get(v) or v for v in vehicles)
+    classes = tuple(settings.class_names[c] for c in decision.classes) if settings.class_names else ()
+    return replace(decision, name="" if name == decision.vehicle else name, class_names=classes)
+
+
+def _lacking(state: TrackerState, departed: Departures, taken: Taken, roster: Roster) -> dict[str, tuple[int, ...]]:
+    """By what each vehicle answered last; models that are no longer needed are not lacking."""
+    needed = {one.reference.round for one in departed.tracked.values() if one.reference is not None}
+    there = {v: rounds for v, rounds in {**state.lacking, **taken.lacking}.items() if roster.state(v) != "departed"}
+    found = {v: tuple(r for r in rounds if r in needed) for v, rounds in sorted(there.items())}
+    return {v: rounds for v, rounds in found.items() if rounds}
+
+
+def _health(now: Current) -> dict[int, Health]:
+    return {
+        c: Health(float(made.expected_error), made.verdict)
+        for c, made in sorted(now.reconstructions.items())
+        if made.expected_error is not None and made.verdict is not None
+    }
+
+
+def _verdicts(state: TrackerState, health: Mapping[int, Health], round: int) -> tuple[Decision, ...]:
+    """The verdicts that are others than the round before."""
+    before = {c: known.verdict for c, known in state.health.items()}
+    return tuple(
+        Decision(round, "verdict", "", (c,), f"{known.verdict}, an error of {known.expected_error:.2g} is expected")
+        for c, known in health.items()
+        if known.verdict != before.get(c, "good")
+    )
+
+
+def _aimed(state: TrackerState, taken: Taken) -> TrackerState:
+    """With the span and origin of the next request, from this round's statistics where there are any."""
+    if taken.snapshot is None:
+        return state
+    stats = taken.snapshot.everybody
+    spans = state.settings.asks.span
+    references = [c for c in np.flatnonzero(stats.counts).tolist() if c not in state.watch.since]
+    span = stats.means[references] if spans and references else None
+    return replace(state, origin=stats.overall_mean, span=span)
+
+
+def _outcome(after: TrackerState, now: Current, taken: Taken) -> Outcome:
+    return Outcome(
+        round=after.round,
+        prototypes=now.prototypes,
+        covariance=now.covariance,
+        readout=now.readout,
+        reconstructions=now.reconstructions,
+        tracked=now.tracked,
+        statistics=None if taken.snapshot is None else taken.snapshot.everybody,
+        answered=tuple(sorted(taken.counts)),
+        decisions=after.decisions,
+        problems=after.problems,
+    )
