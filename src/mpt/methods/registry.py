@@ -154,7 +154,13 @@ def find_method(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float = D
 def file_of(name: str) -> Path | None:
     """The file of a user's own method, None for those that come with the package."""
     path, colon, _ = name.rpartition(":")
-    return Path(path) if name not in METHODS and colon and path.endswith(".py") else None
+    return _located(Path(path)) if name not in METHODS and colon and path.endswith(".py") else None
+
+
+def _located(path: Path) -> Path:
+    """A file from here, or beside what Python imports from: where the files are that are bundled with an app."""
+    places = [Path(), *map(Path, sys.path)]
+    return next((place / path for place in places if (place / path).is_file()), path)
 
 
 def _module(path: Path) -> ModuleType:

@@ -69,8 +69,13 @@ def main() -> None:
         state, _ = federation.advance(state)
         seen = federation._seen(state.round, state.models, state.earlier)["held-out"]
         prototypes = np.array(seen.stats.means)
-        prototypes[plan.rare] = method.given.get(one.round, prototypes[plan.rare])
-        away = np.linalg.norm(one.outcome.prototypes - prototypes, axis=1) / np.linalg.norm(prototypes, axis=1)
+        given = method.given.get(one.round, prototypes[plan.rare])
+        if isinstance(given, np.ndarray):
+            prototypes[plan.rare] = given
+            mine, theirs = one.outcome.prototypes, prototypes
+        else:
+            (mine, _), (theirs, _) = one.outcome.readout.to_linear(), given.to_linear()
+        away = np.linalg.norm(mine - theirs, axis=1) / np.linalg.norm(theirs, axis=1)
         apart.append(float(away.max()))
     decisions = [(d.round, d.what) for one in finished for d in one.outcome.decisions]
     print(json.dumps({"apart": apart, "decisions": decisions, "updated": [one.updated for one in finished]}))

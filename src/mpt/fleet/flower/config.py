@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from mpt.fleet.server import Rules
 from mpt.learning import Settings
 from mpt.learning.augmentation import AUGMENTATIONS
-from mpt.methods import FLEET_METHODS
+from mpt.methods import FLEET_METHODS, MethodError, file_of, find_on_fleet
 from mpt.tracking.errors import FleetError
 from mpt.tracking.settings import Settings as TrackerSettings
 
@@ -45,6 +45,17 @@ def _ridge(default: float, about: str) -> Any:
 def _one_of(default: str, about: str, *choices: str) -> Any:
     said = f"{', '.join(choices[:-1])} or {choices[-1]}"
     return _setting(default, about, said, lambda value: value in choices)
+
+
+def _runs_on_fleet(method: str) -> bool:
+    """Whether there is such a method; of a user's own that is said by the server, and on vehicles, where its file is."""
+    if file_of(method) is not None:
+        return True
+    try:
+        find_on_fleet(method)
+    except MethodError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +97,12 @@ class AppConfig:
     least: int = _least(2, "so many vehicles must be reachable for a round to begin", 1)
     wait: float = _seconds(600.0, "seconds to wait for them")
     tries: int = _least(3, "of a round that is short of updates, before the server stops", 1)
-    method: str = _one_of("mpt", "how departed classes are tracked", *FLEET_METHODS)
+    method: str = _setting(
+        "mpt",
+        "how departed classes are tracked: one of mpt methods, or path.py:Class of your own, bundled with the app",
+        f"{', '.join(FLEET_METHODS)}, another of mpt methods that no server need be told more for, or path.py:Class",
+        _runs_on_fleet,
+    )
     grace: int = _least(3, "rounds that a vehicle may miss in a row before it is departed", 0)
     watch_share: float = _share(0.5, "a class is watched once one vehicle holds this share of it")
     release_share: float = _setting(
@@ -101,7 +117,7 @@ class AppConfig:
     )
     remember: bool = _setting(True, "whether remaining samples of suspected vehicles count as they were")
     most_watched: int = _least(-1, "so many classes may be watched; -1: half of them", -1)
-    most_references: int = _least(2, "of the method mpt-x: so many departure-time models are kept", 1)
+    most_references: int = _least(2, "of methods that read departure-time models, as mpt-x: so many are kept", 1)
     watch: str = _setting("", "classes watched from the first round on, names with commas between")
     ridge: float = _ridge(TrackerSettings.ridge, "lambda of Eq. (1), relative")
     cov_ridge: float = _ridge(TrackerSettings.cov_ridge, "lambda_Sigma of Eq. (3)")
@@ -154,6 +170,7 @@ class AppConfig:
             remember=self.remember,
             most_references=self.most_references,
             watch=tuple(classes.index(name) for name in names(self.watch)),
+            seed=self.seed,
             ridge=self.ridge,
             cov_ridge=self.cov_ridge,
             class_names=classes,

@@ -178,7 +178,7 @@ def summary(finished: Finished, ready: Ready) -> dict[str, Any]:
         "seconds": round(finished.seconds, 3),
         "bytes_down": finished.bytes_down,
         "bytes_up": finished.bytes_up,
-        "tracked": [ready.classes[c] for c in sorted(finished.outcome.reconstructions)],
+        "tracked": [ready.classes[c] for c in finished.outcome.tracked],
         "verdicts": {
             ready.classes[c]: made.verdict
             for c, made in sorted(finished.outcome.reconstructions.items())

@@ -77,7 +77,8 @@ def vehicle_of(config: AppConfig, node: NodeConfig) -> Vehicle:
     _, channels, size, _ = held.images.shape
     model = build(config.backbone, num_classes=len(classes), in_channels=channels, image_size=size, seed=config.seed)
     ours, unknown = named(held, data, classes)
-    return Vehicle(node.vehicle, model, ours, config.training, config.seed, node.min_samples, unknown)
+    told = node.min_samples
+    return Vehicle(node.vehicle, model, ours, config.training, config.seed, told, config.method, unknown)
 
 
 def _own(config: AppConfig, node: NodeConfig) -> Holding:

@@ -1,0 +1,148 @@
+"""A round of several questions: who vanishes between two of them was not there, and the log says so."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra sim is not installed")
+
+from mpt.fleet import FleetError, Tracker
+from mpt.fleet.exchange import Failure
+from mpt.fleet.local import LocalTransport, answering
+from mpt.fleet.server import Rules, Server
+from mpt.fleet.store import FileStore
+from mpt.fleet.vehicle import arrays
+from mpt.methods import find_part
+from mpt.protocol.further import is_further
+from tests.fleet.served import OWNER, TRUCK, fresh, new_vehicles
+
+METHOD = "tests/fleet/two_questions.py:Shrunk"
+pytestmark = pytest.mark.usefixtures("one_thread", "in_float32")
+
+
+def served(dataset, answers, **given):
+    model = fresh(dataset)
+    given = {"rules": Rules(wait=0.2, tries=2), **given}
+    tracker = Tracker(num_classes=dataset.num_classes, dim=model.dim, watch=(TRUCK,), grace=1, method=METHOD)
+    return Server(model, arrays(model.state_dict()), tracker, LocalTransport(answers), **given)
+
+
+def five(dataset, **changed):
+    """Four vehicles and the trucks' owner, which leaves after round 2; the last of the four has no trucks."""
+    vehicles = new_vehicles(dataset)
+    for vehicle in vehicles:
+        object.__setattr__(vehicle, "method", METHOD)
+    twin = new_vehicles(dataset)[0]
+    object.__setattr__(twin, "name", "9")
+    object.__setattr__(twin, "method", METHOD)
+    made = {f"node {v.name}": answering(v, leaves_after=2 if v.name == str(OWNER) else None) for v in (*vehicles, twin)}
+    return made | changed
+
+
+def vanishing(answer, number):
+    """In a round: a vehicle that answers the first question and is gone for the second."""
+
+    def instead(ask):
+        further = ask.kind == "report" and ask.round == number and is_further(ask.request)
+        return Failure("it drove into a tunnel") if further else answer(ask)
+
+    return instead
+
+
+def test_a_method_with_two_questions_of_ones_own(dataset):
+    nodes, heard = five(dataset), []
+    node = "node 1"
+    nodes[node] = (lambda answer: lambda ask: heard.append((ask.round, ask.kind, len(ask.request))) or answer(ask))(
+        nodes[node]
+    )
+    server = served(dataset, nodes)
+    rounds = list(server.rounds(4))
+    assert [(r, kind) for r, kind, _ in heard if r == 2] == [(2, "train"), (2, "report")]
+    assert [(r, kind) for r, kind, _ in heard if r == 3] == [(3, "train"), (3, "report"), (3, "report")]
+    kept = server.tracker.state.tracked[TRUCK].kept.value
+    for finished in rounds[2:]:
+        assert finished.outcome.tracked == (TRUCK,)
+        assert (finished.outcome.prototypes[TRUCK] > kept.prototype).all()
+
+
+def test_who_vanishes_between_two_questions_was_not_there(dataset):
+    nodes, said = five(dataset), []
+    without = {name: answer for name, answer in nodes.items()}
+    nodes["node 9"] = vanishing(nodes["node 9"], 3)
+    server = served(dataset, nodes, log=said.extend)
+    first = list(server.rounds(3))[-1]
+
+    def away(ask, answer=without["node 9"]):
+        return Failure("it drove into a tunnel") if ask.kind == "report" and ask.round == 3 else answer(ask)
+
+    other = served(dataset, five(dataset, **{"node 9": away}))
+    second = list(other.rounds(3))[-1]
+    assert first.outcome.answered == second.outcome.answered == ("0", "1", "2")
+    assert first.outcome.statistics == second.outcome.statistics
+    np.testing.assert_array_equal(first.outcome.prototypes, second.outcome.prototypes)
+    lines = [str(decision) for decision in said if decision.round == 3]
+    assert any("9" in line and "suspected" in line and "not question 2" in line for line in lines), lines
+    assert any("tunnel" in line for line in lines)
+    assert any("not question 2" in problem for problem in first.outcome.problems)
+
+
+def test_it_goes_on_from_a_checkpoint(dataset, tmp_path):
+    whole = [r.outcome.prototypes for r in served(dataset, five(dataset)).rounds(4)]
+    store = FileStore(tmp_path)
+    list(served(dataset, five(dataset), store=store).rounds(3))
+    again = served(dataset, five(dataset), store=store)
+    assert again.resume() == 3
+    (last,) = again.rounds(4)
+    np.testing.assert_array_equal(last.outcome.prototypes, whole[-1])
+
+
+def test_a_vehicle_without_the_method_says_so(dataset):
+    nodes = five(dataset)
+    stranger = new_vehicles(dataset)[0]
+    nodes["node 0"] = answering(stranger)
+    last = list(served(dataset, nodes).rounds(3))[-1]
+    assert "0" not in last.outcome.answered
+    assert any("neither installed on this vehicle nor bundled" in problem for problem in last.outcome.problems)
+
+
+def test_questions_that_follow_need_somebody_to_ask_them():
+    tracker, rng = Tracker(num_classes=3, dim=2, method=METHOD, watch=(2,)), np.random.default_rng(0)
+
+    def close(vehicles, **given):
+        question = tracker.question()
+        labels = {"a": [0, 1] * 20, "b": [0, 1] * 20, "c": [0, 1, 2] * 20}
+        answers = {v: question.answer(rng.standard_normal((len(labels[v]), 2)), labels[v]) for v in vehicles}
+        return tracker.close(answers, **given)
+
+    close("abc")
+    close("abc", leaving=["c"])
+    with pytest.raises(FleetError, match="asks several times in a round"):
+        close("ab")
+    assert tracker.round == 2
+
+
+def test_answers_come_one_by_one():
+    """`receive` and `take`, as somebody drives them who has another transport."""
+    tracker, rng = Tracker(num_classes=3, dim=2, method=METHOD, watch=(2,)), np.random.default_rng(0)
+    labels = {"a": np.array([0, 1] * 20), "b": np.array([0, 1] * 20), "c": np.array([0, 1, 2] * 20)}
+    features = {v: rng.standard_normal((len(mine), 2)) for v, mine in labels.items()}
+    find = lambda method, part: find_part(method, part, METHOD)  # noqa: E731
+
+    def told(question, vehicles):
+        for v in vehicles:
+            tracker.receive(v, question.answer(features[v], labels[v], find=find))
+
+    for leaving in ((), ("c",)):
+        told(tracker.begin(), "abc")
+        assert tracker.take(leaving).round == tracker.round
+    told(tracker.begin(), "ab")
+    with pytest.raises(FleetError, match="a second answer"):
+        tracker.receive("a", b"")
+    more = tracker.take()
+    assert (more.vehicles, more.references) == (("a", "b"), ())
+    told(more.further, "ab")
+    outcome = tracker.take()
+    assert (outcome.round, outcome.tracked, outcome.problems) == (3, (2,), ())
+    both = np.concatenate([features["a"], features["b"]])
+    kept = features["c"][labels["c"] == 2].mean(axis=0)
+    moved = np.abs(both - both.mean(axis=0)).mean(axis=0)
+    np.testing.assert_allclose(outcome.prototypes[2], kept + moved, rtol=1e-5)

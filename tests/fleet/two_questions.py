@@ -1,0 +1,36 @@
+"""A method of a test's own, as a user would write one: its second question follows from the answers to the first."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpt.protocol import on_vehicle
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A prototype, and the round it is from."""
+
+    prototype: np.ndarray
+    round: int
+
+
+class Shrunk:
+    """The prototype, moved by how far the samples nearest to the middle of all have moved away from it."""
+
+    name, training, needs_departure = "shrunk", "held-out", True
+
+    def depart(self, now):
+        """Keep the prototype and how far samples are from the middle."""
+        return Kept(now.prototype(), now.round)
+
+    def track(self, kept, now):
+        """First the middle, then what is around it."""
+        middle = now.report(now.request(scatter=False)).overall_mean
+        told = now.total(self.around, middle=middle)
+        return kept, kept.prototype + told["gaps"] / told["samples"]
+
+    @on_vehicle(gaps=("d",), samples=())
+    def around(self, asked, local):
+        """On a vehicle: how far its samples are from the middle, absolutely."""
+        return {"gaps": np.abs(local.features - asked["middle"]).sum(axis=0), "samples": float(len(local.labels))}
