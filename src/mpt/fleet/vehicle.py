@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mpt.federation.trainings import Samples
 from mpt.fleet.exchange import Arrays, Ask, Reply, fingerprint
+from mpt.fleet.memory import recall, remember
 from mpt.learning import Classifier, Settings, embed, generator, train
 from mpt.learning.training import channels_last
 from mpt.protocol.question import Question
@@ -30,8 +31,7 @@ class Vehicle:
         min_samples: classes that it has fewer samples of are left out of its reports: a sum over one sample is that
             sample's feature. It trains on them all the same.
         unknown: how many samples it has beside these, of classes that are none of the fleet's, by their names.
-        memory: (n, d) float32, its samples' features by what they were made of, the latest last: under the models of
-            the last two reports, one of which may become a reference model, and under the reference models.
+        memory: (n, d) float32, its samples' features under earlier models, as `mpt.fleet.memory` has them.
     """
 
     name: str
@@ -66,31 +66,16 @@ class Vehicle:
         question = Question.from_bytes(ask.request)
         if question.round != ask.round:
             raise FleetError(f"request: of round {question.round}, but the message is of round {ask.round}")
-        earlier = self._recall(ask) if ask.keep else {}
+        earlier = recall(self.memory, self._samples, ask, self._embed) if ask.keep else {}
         features = self._embed(ask.model)
         if ask.keep:
-            self._remember(ask.model, features)
+            remember(self.memory, self._samples, ask.model, features)
         return question.answer(features, self.samples.labels.cpu().numpy(), earlier, min_samples=self.min_samples)
-
-    def _recall(self, ask: Ask) -> dict[int, NDArray[np.float32]]:
-        """By round, the samples' features under the reference models; others but the latest are forgotten."""
-        named = {number: f"{self._samples} {model}" for number, model in ask.references.items()}
-        for name in list(self.memory)[:-1]:
-            if name not in named.values():
-                del self.memory[name]
-        for model in ask.models.values():
-            self._remember(model, self._embed(model))
-        return {number: self.memory[name] for number, name in named.items() if name in self.memory}
 
     def _embed(self, model: Arrays) -> NDArray[np.float32]:
         load(self.model, model)
         features: NDArray[np.float32] = embed(self.model, self.samples.images).float().cpu().numpy()
         return features
-
-    def _remember(self, model: Arrays, features: NDArray[np.float32]) -> None:
-        name = f"{self._samples} {fingerprint(model)}"
-        self.memory.pop(name, None)
-        self.memory[name] = features
 
     @cached_property
     def _samples(self) -> str:
