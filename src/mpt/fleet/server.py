@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from mpt.fleet.approvals import take_approvals
 from mpt.fleet.exchange import Arrays, Ask, Failure, Farewells, Kind, Node, Reply, Transport, fingerprint, nbytes
 from mpt.fleet.store import SCORES, TRACKER, Store
 from mpt.fleet.vehicle import arrays, tensors
@@ -29,6 +30,8 @@ MOST_SAMPLES = 2**31
 VERSION = "mpt"
 """The release, in a server's key."""
 _KEPT, _NODES = "model of round ", "nodes"
+_EARLIER = {"shadow": False}
+"""What settings were before there was such a one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +185,7 @@ class Server:
         ask = self._question(number, model, nodes)
         report.ask(ask, nodes)
         leaving = report.leaving | (train.leaving - report.answers.keys())
+        self.log(take_approvals(self.store, self.tracker))
         outcome = self.tracker.close(
             report.answers,
             leaving,
@@ -375,6 +379,7 @@ class _Half:
 
 def differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """Why a server with the one key cannot go on from a checkpoint with the other; empty where it can."""
+    there = {**_EARLIER, **there}
     both = sorted((there.keys() & here.keys()) - {VERSION})
     other = [f"{n.replace('_', '-')} {there[n]!r}, not {here[n]!r}" for n in both if there[n] != here[n]]
     if not other:

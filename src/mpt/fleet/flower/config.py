@@ -103,6 +103,9 @@ class AppConfig:
     most_watched: int = _least(-1, "so many classes may be watched; -1: half of them", -1)
     most_references: int = _least(2, "of the method mpt-x: so many departure-time models are kept", 1)
     watch: str = _setting("", "classes watched from the first round on, names with commas between")
+    shadow: bool = _setting(
+        False, "whether nothing changes in training: departed classes are held out of it once mpt fleet approve says so"
+    )
     ridge: float = _ridge(TrackerSettings.ridge, "lambda of Eq. (1), relative")
     cov_ridge: float = _ridge(TrackerSettings.cov_ridge, "lambda_Sigma of Eq. (3)")
     vehicle_ids: str = _one_of(
@@ -154,6 +157,7 @@ class AppConfig:
             remember=self.remember,
             most_references=self.most_references,
             watch=tuple(classes.index(name) for name in names(self.watch)),
+            shadow=self.shadow,
             ridge=self.ridge,
             cov_ridge=self.cov_ridge,
             class_names=classes,
