@@ -14,10 +14,12 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp import Grid
 
-from mpt.fleet.exchange import Ask, Failure, Farewells, Node, Reply
+from mpt.fleet.approvals import take_approvals
+from mpt.fleet.exchange import Failure, Farewells, Node, Reply
 from mpt.fleet.flower.mods import HELD_OUT
 from mpt.fleet.flower.records import arrays_of
 from mpt.fleet.flower.transport import FlowerTransport, Ids
+from mpt.fleet.kept import Models, kept_in
 from mpt.fleet.log import DecisionLog
 from mpt.fleet.store import TRACKER, Store, refuse_if_ahead
 from mpt.tracking.errors import FleetError
@@ -38,6 +40,7 @@ def ask_statistics(
     round: int | None = None,
     ids: Ids = "node",
     farewells: Farewells | None = None,
+    models: Models | None = None,
 ) -> Outcome:
     """Ask every vehicle for its statistics under the new global model, and close the round in the tracker.
 
@@ -49,19 +52,14 @@ def ask_statistics(
         round: default: the one after the tracker's last.
         ids: by what vehicles are known; see `FlowerTransport`.
         farewells: who has said goodbye in earlier calls; they are not asked before their node is started again.
+        models: the global models that are needed again, one value for all calls; the method "mpt-x" has to have it.
     """
-    if tracker.settings.asks.cross:
-        raise FleetError(f"method: {tracker.settings.method!r}, should be another here: reference models are not sent")
-    request, transport = tracker.request(round), FlowerTransport(grid, ids, restarts=ids == "node")
-    ask = Ask(
-        "report",
-        request.round,
-        arrays_of(arrays),
-        request=request.to_bytes(),
-        largest_answer=tracker.largest_answer,
-    )
-    gone = Farewells() if farewells is None else farewells
+    if tracker.settings.asks.cross and models is None:
+        raise FleetError(f"models: none, should be a Models(), the same in all rounds, for {tracker.settings.method!r}")
+    known, gone = models or Models(), farewells or Farewells()
+    transport = FlowerTransport(grid, ids, restarts=ids == "node")
     online = gone.open(transport.nodes())
+    ask = known.question(tracker, arrays_of(arrays), online, round)
     heard = _Heard(online, set(online))
     for node, reply in transport.ask(ask, sorted(online), deadline):
         heard.take(node, reply)
@@ -69,18 +67,19 @@ def ask_statistics(
             gone.say(node, online[node])
     for node in sorted(heard.silent):
         heard.fail(node, "no reply within the deadline")
-    known = {v: "it could not be reached" for v in tracker.roster.having("present", "suspected") if v not in online}
+    lost = {v: "it could not be reached" for v in tracker.roster.having("present", "suspected") if v not in online}
     outcome = tracker.close(
         {vehicle: reply.answer for vehicle, reply in heard.replies.items() if reply.answer is not None},
         {vehicle for vehicle, reply in heard.replies.items() if reply.leaving},
-        round=request.round,
+        round=ask.round,
         rounds={vehicle: reply.round for vehicle, reply in heard.replies.items()},
-        absent={**known, **heard.failed} if ids == "node" else {},
+        absent={**lost, **heard.failed} if ids == "node" else {},
         names={vehicle: online[node].name for vehicle, node in heard.nodes.items() if online[node].name},
     )
+    known.nodes |= heard.nodes
+    known.keep(tracker, ask.model)
     wrong = tuple(
-        Decision(request.round, "failed", node, (), why, online[node].name)
-        for node, why in sorted(heard.failed.items())
+        Decision(ask.round, "failed", node, (), why, online[node].name) for node, why in sorted(heard.failed.items())
     )
     said = (*(f"node {titled(d.vehicle, d.name)}: {d.why}" for d in wrong), *outcome.problems)
     tracker.state = replace(tracker.state, problems=said)
@@ -137,9 +136,11 @@ class Tracking:
         deadline: seconds that vehicles have to answer.
         ids: by what vehicles are known; see `FlowerTransport`.
         log: takes decisions; default: a sentence each on standard error.
-        store: where the tracker is kept after every round, for `mpt fleet status` and to go on from; None: nowhere. One
-            that is ahead of the tracker is refused.
+        store: where the tracker is kept after every round, for `mpt fleet status` and to go on from, with the models
+            that the method "mpt-x" needs again; None: nowhere. One that is ahead of the tracker is refused. In shadow
+            mode, what `mpt fleet approve` has written there is read before every round's question.
         farewells: who has said goodbye; they are not asked again before their node is started again.
+        models: of the method "mpt-x", the global models that are needed again; those of the store are in it.
         train_config: give it to `start`: it tells vehicles which classes not to train on, `mods.held_out(message)`.
         outcome: of the last round.
     """
@@ -152,12 +153,16 @@ class Tracking:
     log: Callable[[Collection[Decision]], None] = field(default_factory=lambda: DecisionLog().write)
     store: Store | None = None
     farewells: Farewells = field(default_factory=Farewells)
+    models: Models = field(default_factory=Models)
     train_config: ConfigRecord = field(default_factory=ConfigRecord)
     outcome: Outcome | None = None
 
     def __post_init__(self) -> None:
         if self.store is not None:
             refuse_if_ahead(self.store, self.tracker.round)
+            found = self.store.latest()
+            self.models.kept = {**({} if found is None else kept_in(found.payload)), **self.models.kept}
+        self.models.resumed = self.tracker.round > 0
         self.train_config[HELD_OUT] = list(self.tracker.held_out)
 
     def __call__(self, server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
@@ -166,13 +171,20 @@ class Tracking:
         The tracker counts rounds itself, so that one of an earlier run goes on.
         """
         if server_round > 0:
+            self.log(take_approvals(self.store, self.tracker))
             self.outcome = ask_statistics(
-                self.grid, self.tracker, arrays, deadline=self.deadline, ids=self.ids, farewells=self.farewells
+                self.grid,
+                self.tracker,
+                arrays,
+                deadline=self.deadline,
+                ids=self.ids,
+                farewells=self.farewells,
+                models=self.models,
             )
             self.log(self.outcome.decisions)
             self.train_config[HELD_OUT] = list(self.tracker.held_out)
             if self.store is not None:
-                self.store.save(self.tracker.round, {TRACKER: self.tracker.to_bytes()})
+                self.store.save(self.tracker.round, {TRACKER: self.tracker.to_bytes(), **self.models.payload()})
         judged = self.evaluate(server_round, arrays) if self.evaluate is not None else None
         if self.outcome is None:
             return judged
