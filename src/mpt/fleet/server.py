@@ -3,7 +3,6 @@
 It is the loop of `mpt.federation.engine` over a transport: vehicles may be late, wrong, gone, or back.
 """
 
-import io
 import json
 import math
 import time
@@ -12,10 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from mpt.fleet.approvals import take_approvals
-from mpt.fleet.exchange import Arrays, Ask, Failure, Farewells, Kind, Node, Reply, Transport, fingerprint, nbytes
+from mpt.fleet.exchange import Arrays, Ask, Failure, Farewells, Kind, Node, Reply, Transport, nbytes
+from mpt.fleet.kept import Models, kept_in, packed, unpacked
 from mpt.fleet.store import SCORES, TRACKER, Store
 from mpt.fleet.vehicle import arrays, tensors
 from mpt.learning import Classifier, LearningError, RunningAverage
@@ -29,7 +27,7 @@ Scores = Mapping[str, Any]
 MOST_SAMPLES = 2**31
 VERSION = "mpt"
 """The release, in a server's key."""
-_KEPT, _NODES = "model of round ", "nodes"
+_NODES = "nodes"
 _EARLIER = {"shadow": False}
 """What settings were before there was such a one."""
 
@@ -150,10 +148,9 @@ class Server:
         if not self.tracker.settings.class_names:
             settings = replace(self.tracker.settings, class_names=names)
             self.tracker.state = replace(self.tracker.state, settings=settings)
-        parts = {int(n.removeprefix(_KEPT)): part for n, part in found.payload.items() if n.startswith(_KEPT)}
-        self.kept = {number: unpacked(part) for number, part in parts.items()}
+        self.kept = kept_in(found.payload)
         self.nodes = dict(json.loads(found.payload.get(_NODES, b"{}")))
-        self._keep(found.round)
+        self._keep()
         self.resumed = True
         why = "the server goes on after this round, from its checkpoint" + _upgraded(there, here)
         self.log([Decision(found.round, "resumed", why=why)])
@@ -195,7 +192,7 @@ class Server:
             names={v: self.names[node] for v, node in self.nodes.items() if self.names.get(node)},
         )
         self.model, self.resumed = model, False
-        self._keep(number)
+        self._keep()
         problems = (*train.problems, *report.problems, *outcome.problems)
         self.tracker.state = replace(self.tracker.state, problems=problems)
         outcome = replace(outcome, problems=problems)
@@ -216,33 +213,18 @@ class Server:
 
     def _question(self, number: int, model: Arrays, nodes: Collection[str]) -> Ask:
         """What to report; whoever lacks reference models gets them with it, after a restart everybody."""
-        question = self.tracker.question(number)
-        models = {r: self.kept[r] for r in question.references if r in self.kept}
-        references = {r: fingerprint(kept) for r, kept in models.items()}
-        wanting = {self.nodes[v] for v in self.tracker.lacking if v in self.nodes}
-        if self.resumed:
-            models, wanting = self.kept, set(nodes)
-        return Ask(
-            "report",
-            number,
-            model,
-            request=question.to_bytes(),
-            largest_answer=self.tracker.largest_answer,
-            keep=self.tracker.settings.asks.cross,
-            references=references,
-            models=models,
-            wanting=frozenset(wanting & set(nodes)),
-        )
+        return Models(self.kept, self.nodes, self.resumed).question(self.tracker, model, nodes, number)
 
-    def _keep(self, number: int) -> None:
+    def _keep(self) -> None:
         """Of the global models, those that the tracker needs."""
-        known = {**self.kept, number: self.model}
-        self.kept = {r: known[r] for r in self.tracker.models_needed if r in known}
+        models = Models(self.kept)
+        models.keep(self.tracker, self.model)
+        self.kept = models.kept
 
     def checkpoint(self) -> dict[str, bytes]:
         """The whole state, as named bytes."""
-        kept = {f"{_KEPT}{r}": packed(model) for r, model in self.kept.items() if r != self.tracker.round}
-        return kept | {
+        kept = {r: model for r, model in self.kept.items() if r != self.tracker.round}
+        return Models(kept).payload() | {
             "model": packed(self.model),
             TRACKER: self.tracker.to_bytes(),
             "key": json.dumps(dict(self.key)).encode(),
@@ -400,16 +382,3 @@ def _upgraded(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
 def _order(vehicle: str) -> tuple[int, str]:
     """By number where an id is one, as the one-machine engine counts vehicles."""
     return (int(vehicle), "") if vehicle.isascii() and vehicle.isdigit() else (-1, vehicle)
-
-
-def packed(model: Arrays) -> bytes:
-    """Arrays as the bytes of an .npz file."""
-    buffer = io.BytesIO()
-    np.savez(buffer, **dict(model))  # type: ignore[arg-type]
-    return buffer.getvalue()
-
-
-def unpacked(data: bytes) -> dict[str, Any]:
-    """What `packed` was given."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
