@@ -17,7 +17,7 @@ from mpt.fleet import Tracker, open_store
 from mpt.fleet import export as exporting
 from mpt.fleet.export import METADATA, Deployed, default_name, export, read
 from mpt.fleet.holdings import samples
-from mpt.fleet.server import packed
+from mpt.fleet.kept import packed
 from mpt.fleet.store import TRACKER
 from mpt.fleet.vehicle import arrays
 from mpt.learning import Settings, build, embed, generator, train

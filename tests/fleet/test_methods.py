@@ -27,8 +27,8 @@ OTHER = {"mpt-lite:one-message"}
 """On a fleet last round's span, on one machine that of the round last read out: the departure's differ."""
 
 NEAR = {"mpt-lite": 1e-2, "ccvr": 5e-2}
-"""MPT-lite's span at the departure is everybody's, where one machine knows who stays; CCVR draws from covariances of four
-samples, whose null space is rounding's."""
+"""MPT-lite's span at the departure is everybody's, where one machine knows who stays; CCVR draws from covariances of a
+few samples, whose null space is rounding's."""
 
 
 @dataclass

@@ -13,8 +13,9 @@ from mpt.fleet import FleetError
 from mpt.fleet.exchange import Failure, Reply
 from mpt.fleet.holdings import named, samples
 from mpt.fleet.judge import judge
+from mpt.fleet.kept import packed, unpacked
 from mpt.fleet.local import LocalTransport, answering
-from mpt.fleet.server import Rules, packed, unpacked
+from mpt.fleet.server import Rules
 from mpt.fleet.store import FileStore, SqliteStore
 from tests.fleet.served import OWNER, TRAINING, TRUCK, VEHICLES, everybody, fresh, new_vehicles, server
 

@@ -16,7 +16,8 @@ app = ServerApp()
 def main(grid, context):
     """Train for some rounds, and evaluate on the server after each."""
     strategy = FedAvg(fraction_train=1.0, fraction_evaluate=0.0)
-    tracker = Tracker(num_classes=NUM_CLASSES, dim=DIM, watch=(RARE,), grace=0)  # MPT
+    shadow = context.run_config.get("shadow", False)  # MPT
+    tracker = Tracker(num_classes=NUM_CLASSES, dim=DIM, watch=(RARE,), grace=0, shadow=shadow)  # MPT
     tracking = Tracking(grid, tracker, deadline=60)  # MPT
 
     def evaluate(server_round, arrays):

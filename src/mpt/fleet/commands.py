@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mpt.fleet.approve import approve as approved
 from mpt.fleet.metrics import prometheus
 from mpt.fleet.status import Status, read_status
 from mpt.fleet.store import FileStore, SqliteStore, open_store
@@ -91,6 +92,19 @@ def status(
 
 
 @fleet.command()
+def approve(
+    classes: Annotated[list[str], typer.Argument(metavar="CLASS...", help="by name or number")],
+    where: Annotated[str, typer.Option("--state", help="the server's store: a folder, or sqlite:PATH")],
+) -> None:
+    """In shadow mode: let the remaining samples of these classes be held out of training once they have departed."""
+    try:
+        for sentence in approved(_there(where), classes):
+            click.echo(sentence)
+    except FleetError as error:
+        raise click.UsageError(f"{where}: {error}") from error
+
+
+@fleet.command()
 def check(
     config: Annotated[
         list[str], typer.Option("--config", "-c", help="as for flwr run: 'key=value ...', or a TOML file")
@@ -154,12 +168,22 @@ def _print_status(found: Status, most: int | None) -> None:
         _add(classes, c.name, *f1, c.samples, share, c.holder_name or c.holder or "", c.watched_since or "")
     _show(classes)
     _print_tracked(found)
+    _print_shadow(found)
     if found.problems:
         problems = _table("problems of the last round", title=" ")
         for problem in found.problems[:most]:
             _add(problems, problem)
         _show(problems)
         _left_out(len(found.problems), most, "problems")
+
+
+def _print_shadow(found: Status) -> None:
+    """That nothing changes in training without approval, and what waits for it."""
+    if found.shadow:
+        waiting = ", ".join(found.unapproved) or "none"
+        approved = ", ".join(c.name for c in found.classes if c.approved) or "none"
+        click.echo(f"\nshadow mode: departed and not approved, so trained on: {printable(waiting)}")
+        click.echo(f"approved, so not trained on once departed: {printable(approved)}")
 
 
 def _left_out(rows: int, most: int | None, of: str) -> None:

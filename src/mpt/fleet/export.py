@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from mpt.core import NearestClassMean
 from mpt.files import write_atomically
-from mpt.fleet.server import unpacked
+from mpt.fleet.kept import unpacked
 from mpt.fleet.store import TRACKER, Checkpoint, Store, StoreError
 from mpt.fleet.vehicle import load
 from mpt.learning import Classifier, build

@@ -15,7 +15,7 @@ from mpt.tracking.roster import STATES
 
 Sample = tuple[dict[str, str], float]
 CLASS_STATES = ("trained", "suspected", "departed")
-"""Of a class: without a deposit; with one, whose vehicle may return; held out of training."""
+"""Of a class: without a deposit; with one, whose vehicle may return; with one, whose vehicle has departed."""
 
 
 def prometheus(status: Status) -> str:
@@ -34,6 +34,7 @@ def _fleet(status: Status) -> list[str]:
             when,
         ),
         _gauge("vehicles", "Vehicles by state.", [({"state": s}, states.count(s)) for s in STATES]),
+        _gauge("shadow", "Whether only approved classes are held out of training.", [({}, int(status.shadow))]),
         _gauge("problems", "Problems in the last finished round.", [({}, len(status.problems))]),
     ]
 
@@ -79,6 +80,12 @@ def _classes(status: Status) -> list[str]:
         _gauge("class_largest_share", "Largest share of a class that one vehicle holds.", each(lambda c: c.share)),
         _gauge("class_watched", "Whether a class is watched.", each(lambda c: int(c.watched_since is not None))),
         _gauge("class_state", "Whether that is a class's state.", by("state", CLASS_STATES, state)),
+        _gauge(
+            "class_held_out",
+            "Whether the remaining samples of a class are held out of training.",
+            each(lambda c: int(c.tracked is not None and c.tracked.held_out)),
+        ),
+        _gauge("class_approved", "In shadow mode, whether a class is approved.", each(lambda c: int(c.approved))),
         _gauge(
             "class_deposited_round",
             "Round in which the deposit of a class was made; 0 where there is none.",

@@ -3,7 +3,6 @@
 It is the loop of `mpt.federation.engine` over a transport: vehicles may be late, wrong, gone, or back.
 """
 
-import io
 import json
 import math
 import time
@@ -14,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from mpt.fleet.exchange import Arrays, Ask, Failure, Farewells, Kind, Node, Reply, Transport, fingerprint, nbytes
+from mpt.fleet.approvals import take_approvals
+from mpt.fleet.exchange import Arrays, Ask, Failure, Farewells, Kind, Node, Reply, Transport, nbytes
+from mpt.fleet.kept import Models, kept_in, packed, unpacked
 from mpt.fleet.store import SCORES, TRACKER, Store
 from mpt.fleet.vehicle import arrays, tensors
 from mpt.learning import Classifier, LearningError, RunningAverage
@@ -28,7 +29,9 @@ Scores = Mapping[str, Any]
 MOST_SAMPLES = 2**31
 VERSION = "mpt"
 """The release, in a server's key."""
-_KEPT, _NODES = "model of round ", "nodes"
+_NODES = "nodes"
+_EARLIER = {"shadow": False}
+"""What settings were before there was such a one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,10 +150,9 @@ class Server:
         if not self.tracker.settings.class_names:
             settings = replace(self.tracker.settings, class_names=names)
             self.tracker.state = replace(self.tracker.state, settings=settings)
-        parts = {int(n.removeprefix(_KEPT)): part for n, part in found.payload.items() if n.startswith(_KEPT)}
-        self.kept = {number: unpacked(part) for number, part in parts.items()}
+        self.kept = kept_in(found.payload)
         self.nodes = dict(json.loads(found.payload.get(_NODES, b"{}")))
-        self._keep(found.round)
+        self._keep()
         self.resumed = True
         why = "the server goes on after this round, from its checkpoint" + _upgraded(there, here)
         self.log([Decision(found.round, "resumed", why=why)])
@@ -190,6 +192,7 @@ class Server:
             half.ask(asked, there)
             return half.answers
 
+        self.log(take_approvals(self.store, self.tracker))
         outcome = self.tracker.close(
             report.answers,
             report.leaving | (train.leaving - report.answers.keys()),
@@ -201,7 +204,7 @@ class Server:
             ask=ask_on,
         )
         self.model, self.resumed = model, False
-        self._keep(number)
+        self._keep()
         spoken = [(ask, report), *later]
         problems = (*train.problems, *(said for _, half in spoken for said in half.problems), *outcome.problems)
         self.tracker.state = replace(self.tracker.state, problems=problems)
@@ -235,33 +238,18 @@ class Server:
 
     def _question(self, number: int, model: Arrays, nodes: Collection[str], more: More | None = None) -> Ask:
         """What to report; whoever lacks reference models gets them with it, after a restart everybody."""
-        question = self.tracker.question(number) if more is None else more
-        models = {r: self.kept[r] for r in question.references if r in self.kept}
-        references = {r: fingerprint(kept) for r, kept in models.items()}
-        wanting = {self.nodes[v] for v in self.tracker.lacking if v in self.nodes}
-        if self.resumed:
-            models, wanting = self.kept, set(nodes)
-        return Ask(
-            "report",
-            number,
-            model,
-            request=question.to_bytes(),
-            largest_answer=self.tracker.largest_answer if more is None else more.largest_answer,
-            keep=self.tracker.settings.asks.cross or self.tracker.settings.speaks is not None,
-            references=references,
-            models=models,
-            wanting=frozenset(wanting & set(nodes)),
-        )
+        return Models(self.kept, self.nodes, self.resumed).question(self.tracker, model, nodes, number, more)
 
-    def _keep(self, number: int) -> None:
+    def _keep(self) -> None:
         """Of the global models, those that the tracker needs."""
-        known = {**self.kept, number: self.model}
-        self.kept = {r: known[r] for r in self.tracker.models_needed if r in known}
+        models = Models(self.kept)
+        models.keep(self.tracker, self.model)
+        self.kept = models.kept
 
     def checkpoint(self) -> dict[str, bytes]:
         """The whole state, as named bytes."""
-        kept = {f"{_KEPT}{r}": packed(model) for r, model in self.kept.items() if r != self.tracker.round}
-        return kept | {
+        kept = {r: model for r, model in self.kept.items() if r != self.tracker.round}
+        return Models(kept).payload() | {
             "model": packed(self.model),
             TRACKER: self.tracker.to_bytes(),
             "key": json.dumps(dict(self.key)).encode(),
@@ -398,6 +386,7 @@ class _Half:
 
 def differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """Why a server with the one key cannot go on from a checkpoint with the other; empty where it can."""
+    there = {**_EARLIER, **there}
     both = sorted((there.keys() & here.keys()) - {VERSION})
     other = [f"{n.replace('_', '-')} {there[n]!r}, not {here[n]!r}" for n in both if there[n] != here[n]]
     if not other:
@@ -418,16 +407,3 @@ def _upgraded(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
 def _order(vehicle: str) -> tuple[int, str]:
     """By number where an id is one, as the one-machine engine counts vehicles."""
     return (int(vehicle), "") if vehicle.isascii() and vehicle.isdigit() else (-1, vehicle)
-
-
-def packed(model: Arrays) -> bytes:
-    """Arrays as the bytes of an .npz file."""
-    buffer = io.BytesIO()
-    np.savez(buffer, **dict(model))  # type: ignore[arg-type]
-    return buffer.getvalue()
-
-
-def unpacked(data: bytes) -> dict[str, Any]:
-    """What `packed` was given."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}

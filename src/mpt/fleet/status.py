@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -11,9 +11,11 @@ import numpy as np
 
 from mpt.core import NearestClassMean, StatisticsError
 from mpt.core.health import Verdict
+from mpt.fleet.approvals import read_approvals
 from mpt.fleet.log import stamp
 from mpt.fleet.store import SCORES, TRACKER, Checkpoint, Store, StoreError
 from mpt.tracking import state as states
+from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import STATES, State
 from mpt.tracking.state import Tracked, TrackerState
 
@@ -46,7 +48,9 @@ class TrackedStatus:
     """A class with a deposit.
 
     Attributes:
-        state: "suspected" as long as an owner may return; then "departed", its remaining samples held out.
+        state: "suspected" as long as an owner may return; then "departed".
+        held_out: whether its remaining samples are held out of training: those of a departed class are, in shadow mode
+            once it is approved.
         owners: the vehicles whose absence the deposit was made for.
         since: the round in which it was made.
         deposit_round: the round whose statistics it was made from.
@@ -63,6 +67,7 @@ class TrackedStatus:
     """
 
     state: State
+    held_out: bool
     owners: tuple[str, ...]
     since: int
     deposit_round: int
@@ -92,6 +97,7 @@ class ClassStatus:
         tracked: where it has a deposit.
         holder_name: what the holder is called, where that is known; else empty.
         f1: on the server's test samples in the last round; None where it has none of the class.
+        approved: in shadow mode, whether it may be held out; the server may have yet to read that.
     """
 
     number: int
@@ -104,6 +110,7 @@ class ClassStatus:
     tracked: TrackedStatus | None
     holder_name: str = ""
     f1: float | None = None
+    approved: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,7 @@ class Status:
         vehicles, classes: all that are known.
         problems: of that round, a sentence each.
         accuracy: on the server's test samples; None where it has none.
+        shadow: whether nothing is held out of training but what was approved.
     """
 
     round: int
@@ -126,6 +134,13 @@ class Status:
     classes: tuple[ClassStatus, ...]
     problems: tuple[str, ...]
     accuracy: float | None = None
+    shadow: bool = False
+
+    @property
+    def unapproved(self) -> tuple[str, ...]:
+        """In shadow mode, the classes that have departed and are not approved."""
+        gone = [c for c in self.classes if c.tracked is not None and c.tracked.state == "departed"]
+        return tuple(c.name for c in gone if self.shadow and not c.approved)
 
     def as_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -145,7 +160,15 @@ def read_status(store: Store) -> Status:
         parts = ", ".join(sorted(checkpoint.payload)) or "nothing"
         raise StoreError(f"store: round {checkpoint.round} has {parts}, should have {TRACKER!r}")
     state = states.from_bytes(checkpoint.payload[TRACKER])
-    return status_of(state, _names(checkpoint), checkpoint.time, _scores(checkpoint))
+    return status_of(state, _names(checkpoint), checkpoint.time, _scores(checkpoint), _approved(store))
+
+
+def _approved(store: Store) -> tuple[int, ...]:
+    """The classes that were approved beside the state; none where that cannot be read, which the server says."""
+    try:
+        return tuple(one.number for one in read_approvals(store))
+    except FleetError:
+        return ()
 
 
 def _names(checkpoint: Checkpoint) -> tuple[str, ...]:
@@ -181,6 +204,7 @@ def status_of(
     names: Sequence[str] = (),
     time: float | None = None,
     scores: Mapping[str, Any] = _NOTHING,
+    approved: Collection[int] = (),
 ) -> Status:
     """The status of a tracker's state.
 
@@ -189,6 +213,7 @@ def status_of(
         names: of its classes, where its settings have none.
         time: when it was checkpointed, in seconds since 1970.
         scores: accuracy and F1 by class, where the server has test samples.
+        approved: classes that were approved and that the state may not have yet.
     """
     when = None if time is None else stamp(datetime.fromtimestamp(time, UTC))
     count = state.settings.num_classes
@@ -210,10 +235,20 @@ def status_of(
             _tracked(state, state.tracked[c]) if c in state.tracked else None,
             state.roster.name(spread.holder(c) or ""),
             f1.get(known[c]),
+            state.settings.shadow and (c in state.approved or c in approved),
         )
         for c in range(count)
     ]
-    return Status(state.round, when, share, tuple(vehicles), tuple(classes), state.problems, scores.get("accuracy"))
+    return Status(
+        state.round,
+        when,
+        share,
+        tuple(vehicles),
+        tuple(classes),
+        state.problems,
+        scores.get("accuracy"),
+        state.settings.shadow,
+    )
 
 
 def _tracked(state: TrackerState, one: Tracked) -> TrackedStatus:
@@ -222,7 +257,8 @@ def _tracked(state: TrackerState, one: Tracked) -> TrackedStatus:
     health = state.health.get(c)
     suspected = [v for v in state.roster.having("suspected") if c in state.remembered.get(v, {})]
     return TrackedStatus(
-        state="departed" if c in state.held_out else "suspected",
+        state="suspected" if any(state.roster.state(v) == "suspected" for v in one.owners) else "departed",
+        held_out=c in state.held_out,
         owners=one.owners,
         since=one.since,
         deposit_round=one.round,

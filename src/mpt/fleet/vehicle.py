@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from mpt.federation.trainings import Samples
 from mpt.fleet.exchange import Arrays, Ask, Reply, fingerprint
+from mpt.fleet.memory import known, recall, remember
 from mpt.learning import Classifier, Settings, cross_entropy, embed, fedlc, generator, train
 from mpt.learning.training import channels_last
-from mpt.methods import MethodError, find_part
-from mpt.protocol.further import Further, is_further
+from mpt.methods import find_part
 from mpt.protocol.parts import Part
-from mpt.protocol.question import Question
+from mpt.protocol.question import read_question
 from mpt.tracking.errors import FleetError
 
 
@@ -34,8 +34,7 @@ class Vehicle:
             sample's feature. It trains on them all the same.
         method: the one that the vehicle's own configuration names; parts are found in it and in those installed.
         unknown: how many samples it has beside these, of classes that are none of the fleet's, by their names.
-        memory: (n, d) float32, its samples' features by what they were made of, the latest last: under the models of
-            the last two reports, one of which may become a reference model, and under the reference models.
+        memory: (n, d) float32, its samples' features under earlier models, as `mpt.fleet.memory` has them.
     """
 
     name: str
@@ -70,43 +69,24 @@ class Vehicle:
         return replace(reply, samples=len(kept.labels), model=arrays(model.state_dict()))
 
     def _report(self, ask: Ask) -> bytes:
-        kind = Further if is_further(ask.request) else Question
-        question: Further | Question = kind.from_bytes(ask.request)
+        question = read_question(ask.request)
         if question.round != ask.round:
             raise FleetError(f"request: of round {question.round}, but the message is of round {ask.round}")
-        earlier = self._recall(ask) if ask.keep else {}
-        name = f"{self._samples} {fingerprint(ask.model)}" if ask.keep else ""
-        features = self.memory[name] if name in self.memory else self._embed(ask.model)
+        earlier = recall(self.memory, self._samples, ask, self._embed) if ask.keep else {}
+        features = known(self.memory, self._samples, ask.model) if ask.keep else None
+        features = self._embed(ask.model) if features is None else features
         if ask.keep:
-            self._remember(ask.model, features)
+            remember(self.memory, self._samples, ask.model, features)
         labels = self.samples.labels.cpu().numpy()
         return question.answer(features, labels, earlier, min_samples=self.min_samples, find=self._part)
 
     def _part(self, method: str, part: str) -> Part:
-        try:
-            return find_part(method, part, self.method)
-        except MethodError as error:
-            raise FleetError(str(error)) from None
-
-    def _recall(self, ask: Ask) -> dict[int, NDArray[np.float32]]:
-        """By round, the samples' features under the reference models; others but the latest are forgotten."""
-        named = {number: f"{self._samples} {model}" for number, model in ask.references.items()}
-        for name in list(self.memory)[:-1]:
-            if name not in named.values():
-                del self.memory[name]
-        for model in ask.models.values():
-            self._remember(model, self._embed(model))
-        return {number: self.memory[name] for number, name in named.items() if name in self.memory}
+        return find_part(method, part, self.method)
 
     def _embed(self, model: Arrays) -> NDArray[np.float32]:
         load(self.model, model)
         features: NDArray[np.float32] = embed(self.model, self.samples.images).float().cpu().numpy()
         return features
-
-    def _remember(self, model: Arrays, features: NDArray[np.float32]) -> None:
-        name = f"{self._samples} {fingerprint(model)}"
-        self.memory.pop(name, None)
-        self.memory[name] = features
 
     @cached_property
     def _samples(self) -> str:

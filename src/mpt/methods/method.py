@@ -60,8 +60,8 @@ class Now:
         classifier: weight (C, d) and bias (C,) of the model's last layer; None where the server does not know them.
         report: asks all present vehicles for statistics and merges their answers; with `staying=True`, only those that
             do not leave after this round.
-        ask: sends a question to all present vehicles and gives back their answers, a `bytes` each, as they arrive. It is
-            for one machine alone: `total` asks on a fleet too.
+        ask: sends a question to all present vehicles and gives back their answers, a `bytes` each, as they arrive. For
+            one machine alone: `total` asks on a fleet too.
         reference: what no method may know, for the rows that are there to compare with: "test" is the test samples'
             mean feature of the departed class, "train" that of all its training samples, departed ones included.
         rng: for methods that draw.

@@ -84,9 +84,7 @@ FLEET_METHODS: dict[str, Callable[[float, float], FleetMethod]] = {
     "mpt": lambda ridge, cov_ridge: Mpt(ridge=ridge, cov_ridge=cov_ridge),
     "mpt-lite:one-message": lambda ridge, cov_ridge: OneMessage(ridge=ridge),
     "mpt-x": lambda ridge, cov_ridge: MptX(ridge=ridge, cov_ridge=cov_ridge),
-    "mpt-x:in-place": lambda ridge, cov_ridge: MptX(
-        "mpt-x:in-place", ridge=ridge, cov_ridge=cov_ridge, outward=False
-    ),
+    "mpt-x:in-place": lambda ridge, cov_ridge: MptX("mpt-x:in-place", ridge=ridge, cov_ridge=cov_ridge, outward=False),
 }
 """Those that need no more on a fleet than each round's merged statistics: one question a round."""
 

@@ -128,7 +128,9 @@ def as_request(block: bytes) -> Request:
 def _earlier(request: PartRequest, there: Mapping[int, Floats]) -> Callable[[], Floats]:
     def earlier() -> Floats:
         if request.reference is None:
-            raise StatisticsError(f"{request.part}: reads local.earlier(), should say so: @on_vehicle(earlier=True, ...)")
+            raise StatisticsError(
+                f"{request.part}: reads local.earlier(), should say so: @on_vehicle(earlier=True, ...)"
+            )
         return there[request.reference]
 
     return earlier

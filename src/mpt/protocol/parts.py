@@ -30,7 +30,7 @@ LARGEST = 1e36
 """No number in an answer may be larger."""
 
 Shape = tuple[int | str, ...]
-"""Of an array: numbers, "C" for the classes, "d" for the features, "d*" for a symmetric d x d matrix's lower triangle."""
+"""Of an array: numbers, "C" for the classes, "d" for the features, "d*" for the lower triangle of a d x d matrix."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from mpt.core import StatisticsError
 from mpt.core.value import Value
 from mpt.core.wire import Reader, Writer, kind_of
 from mpt.protocol.cross_request import CrossRequest
-from mpt.protocol.further import FindPart, Further
+from mpt.protocol.further import FindPart, Further, is_further
 from mpt.protocol.parts import Part
 from mpt.protocol.request import StatisticsRequest, enough
 
@@ -114,8 +114,13 @@ class Question(Value):
         return cls(StatisticsRequest.from_bytes(statistics), requests, further)
 
 
+def read_question(data: bytes | bytearray | memoryview) -> Question | Further:
+    """On a vehicle: what the server asks, first or further."""
+    return Further.from_bytes(data) if is_further(bytes(data)) else Question.from_bytes(data)
+
+
 def parts(answer: bytes) -> tuple[bytes, dict[int, bytes], bytes | None]:
-    """On the server: an answer's statistics, its cross moments by departed class, and its answer to what else is asked."""
+    """On the server: an answer's statistics, its cross moments by departed class, and what else it answers."""
     return _parts(answer, _ANSWER)
 
 

@@ -16,75 +16,16 @@ from mpt.protocol.further import Answered, Further, Request
 from mpt.protocol.parts import parts_of
 from mpt.protocol.question import Question, parts
 from mpt.protocol.request import StatisticsRequest
+from mpt.tracking.book import Book, Shared, added, key_of
+from mpt.tracking.plausible import check_moments, check_statistics
 from mpt.tracking.roster import check_id
 from mpt.tracking.settings import Settings
 
-ENOUGH = 0.5
-"""Of the samples that count must be in what was made with a reference model."""
 _ENVELOPE = 4 + 4 + 8 + 16 + 16 + 4
-_LARGEST = {"sums": 1e18, "earlier": 1e18, "squares": 1e36, "scatter": 1e36, "gram": 1e36, "cross": 1e36}
-_MOST_SAMPLES = 10**8
-_ROUNDING = 1e-3
-_HALVES = 1e-2
-"""What may be off where float16 numbers are squared."""
-_SMALLEST = 1e-30
 
 
 Later = Sequence[tuple[Further, Mapping[str, bytes]]]
 """What was asked after a round's first question, and what came, by vehicle."""
-
-
-def key_of(request: Request, *, span: bool = True) -> bytes:
-    """What a request is known by: all that changes its answer; without the span where that is not to count."""
-    if not isinstance(request, StatisticsRequest):
-        return request.to_bytes()
-    origin = None if request.origin is None or not request.origin.any() else request.origin
-    return replace(request, held_out=(), origin=origin, span=request.span if span else None).to_bytes()
-
-
-def added(answers: Sequence[Answered]) -> Answered:
-    """The sum over vehicles."""
-    first = answers[0]
-    if isinstance(first, ClassStatistics):
-        return ClassStatistics.merge([one for one in answers if isinstance(one, ClassStatistics)])
-    rows = [one for one in answers if isinstance(one, dict)]
-    return {name: np.sum([row[name] for row in rows], axis=0) for name in first}
-
-
-@dataclass(frozen=True, eq=False)
-class Book:
-    """Answers to what else was asked in a round.
-
-    Attributes:
-        requests: by key, see `key_of`.
-        answers: by key and vehicle; None where the vehicle does not have the reference model.
-        samples: of each vehicle.
-    """
-
-    requests: Mapping[bytes, Request] = field(default_factory=dict)
-    answers: Mapping[bytes, Mapping[str, Answered | None]] = field(default_factory=dict)
-    samples: Mapping[str, int] = field(default_factory=dict)
-
-    def merged(self, request: Request) -> Answered:
-        """The sum over vehicles; `StatisticsError` where most samples are on vehicles without the reference model."""
-        given = self.answers[key_of(request)]
-        there = sum(self.samples[v] for v, answer in given.items() if answer is not None)
-        everything = sum(self.samples[v] for v in given)
-        found = [given[v] for v in sorted(given)]
-        known = [answer for answer in found if answer is not None]
-        if not known or there < ENOUGH * everything:
-            raise StatisticsError(
-                f"answers for {there} of {everything} samples, should be for {ENOUGH:.0%}; the other vehicles do not "
-                "have the departure-time model"
-            )
-        return added(known)
-
-
-class Shared(NamedTuple):
-    """Answers to one request: merged of all but the holders, None where there are no others, and each holder's."""
-
-    rest: Answered | None
-    holders: Mapping[str, Answered]
 
 
 class Earlier(NamedTuple):
@@ -353,10 +294,7 @@ def _read_statistics(settings: Settings, request: StatisticsRequest, reported: b
         raise StatisticsError(f"answer: feature dimension {stats.dim}, should be {settings.dim}")
     if (stats.scatter is not None) != request.scatter:
         raise StatisticsError(f"answer: {'no' if request.scatter else 'a'} scatter, asked for the opposite")
-    _check_sizes(stats)
-    if stats.counts.max() > _MOST_SAMPLES:
-        raise StatisticsError(f"answer: {stats.counts.max()} samples of a class, should be at most {_MOST_SAMPLES}")
-    _check_plausible(stats, settings)
+    check_statistics(stats, settings)
     return stats
 
 
@@ -367,50 +305,8 @@ def _read_cross(request: CrossRequest, part: bytes, stats: ClassStatistics, sett
     for name in ("weights", "earlier_origin", "origin"):
         if not same(getattr(moments, name), getattr(request, name)):
             raise StatisticsError(f"answer: cross moments made with another {name}")
-    _check_sizes(moments)
-    _check_same_samples(moments, stats, settings)
+    check_moments(moments, stats, settings)
     return moments
-
-
-def _check_sizes(stats: ClassStatistics | CrossStatistics) -> None:
-    for name, most in _LARGEST.items():
-        values = getattr(stats, name, None)
-        if values is not None and np.abs(values).max() > most:
-            raise StatisticsError(f"answer: {name} up to {np.abs(values).max():.1e}, should be below {most:.0e}")
-
-
-def _check_same_samples(moments: CrossStatistics, stats: ClassStatistics, settings: Settings) -> None:
-    """Cross moments and statistics belong to the same samples: same counts and sums of h, and
-
-    |sum a z h^T|^2 <= sum a |z|^2 sum a |h|^2,   sum_k a |sum z|^2 / n <= sum a |z|^2.
-    """
-    if not np.array_equal(moments.counts, stats.counts):
-        raise StatisticsError("answer: the counts of the cross moments are not those of the statistics")
-    n, a = np.maximum(stats.counts, 1), moments.weights
-    apart = np.sum((moments.sums - stats.sums) ** 2, axis=1)
-    if np.any(apart > _ROUNDING**2 * n * stats.squares + _SMALLEST):
-        name = settings.name_of(int(np.argmax(apart)))
-        raise StatisticsError(f"answer: the sums of class {name} in the cross moments are not those of the statistics")
-    trace, least = float(np.trace(moments.gram)), float(a @ (np.sum(moments.earlier**2, axis=1) / n))
-    if least > trace * (1 + _ROUNDING) + _SMALLEST:
-        raise StatisticsError(f"answer: the gram's trace is {trace:.3g}, its earlier sums need {least:.3g}")
-    if float(np.sum(moments.cross**2)) > trace * float(a @ stats.squares) * (1 + _HALVES) + _SMALLEST:
-        raise StatisticsError("answer: the cross moments are larger than features of these lengths can give")
-
-
-def _check_plausible(stats: ClassStatistics, settings: Settings) -> None:
-    """Squares and scatter belong to the same samples: |sum h|^2 <= n sum |h|^2, and the scatter's trace is that sum."""
-    if stats.span is not None:
-        return
-    least = np.sum(stats.sums**2, axis=1) / np.maximum(stats.counts, 1)
-    if np.any(least > stats.squares * (1 + _ROUNDING) + _SMALLEST):
-        c = int(np.argmax(least - stats.squares))
-        found, name = f"{stats.squares[c]:.3g}", settings.name_of(c)
-        raise StatisticsError(f"answer: squares of class {name} are {found}, its sums need {least[c]:.3g}")
-    if stats.scatter is not None:
-        expected, trace = float(np.delete(stats.squares, stats.watched).sum()), float(np.trace(stats.scatter))
-        if abs(trace - expected) > _ROUNDING * max(expected, trace) + _SMALLEST:
-            raise StatisticsError(f"answer: the scatter's trace is {trace:.3g}, its squares add up to {expected:.3g}")
 
 
 def _front(settings: Settings, holders: Mapping[str, ClassStatistics], watched: tuple[int, ...]) -> set[str]:

@@ -4,7 +4,7 @@ Its `depart` and `track` are written as if every answer were there at once. Here
 where one lacks, that is the next question, and they are run again from the start when it has come. So a round is a
 dialogue of as many messages as the method's questions follow from each other, and nothing of it needs to be kept.
 
-What `depart` would ask is asked in every round in which a class is watched: a vehicle that has vanished cannot be asked.
+What `depart` would ask is asked in every round in which a class is watched: who has vanished cannot be asked.
 """
 
 import copy
@@ -24,7 +24,8 @@ from mpt.protocol.further import Answered, Further, Request
 from mpt.protocol.parts import Part, PartRequest
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking import keeping
-from mpt.tracking.answers import Book, Snapshot, Taken, key_of
+from mpt.tracking.answers import Snapshot, Taken
+from mpt.tracking.book import Book, key_of
 from mpt.tracking.errors import FleetError
 from mpt.tracking.settings import Settings
 from mpt.tracking.state import Kept, Tracked, TrackerState
@@ -86,13 +87,14 @@ def foreseen(state: TrackerState, base: StatisticsRequest) -> Further | None:
         raise UnansweredError(request)
 
     for c, one in [(c, state.tracked.get(c)) for c in base.watched] or [(0, None)]:
-        now = _now(state.settings, base, c, report, _parts(state.settings, one, base, c, answered), None, state.held_out)
+        parts = _parts(state.settings, one, base, c, answered)
+        now = _now(state.settings, base, c, report, parts, None, state.held_out)
         for call in _calls(method, one, now, watched=c in base.watched):
             try:
                 call()
             except UnansweredError as lacking:
                 found |= {key_of(request): request for request in lacking.requests}
-            except Exception:  # noqa: S112  # said when there are answers
+            except Exception:  # said when there are answers
                 continue
     return Further(base.round, tuple(found.values())) if found else None
 
@@ -123,7 +125,7 @@ def prepare(settings: Settings, taken: Taken, base: StatisticsRequest) -> Prepar
             method.depart(_live(settings, snapshot, taken.book, base, c, None, None, (), used))
         except UnansweredError as lacking:
             missing |= {key_of(request): request for request in lacking.requests}
-        except Exception:  # noqa: S112  # said on the day
+        except Exception:  # said on the day
             continue
     return Prepared(frozenset(used), tuple(missing.values()))
 
@@ -351,7 +353,9 @@ def _readout(outcome: Any, settings: Settings) -> Linear:
     """As a linear layer, which can be stored and deployed."""
     if not hasattr(outcome, "to_linear"):
         what = type(outcome).__name__
-        raise StatisticsError(f"it gave a {what}, should be a prototype, or have to_linear(): a fleet stores its readout")
+        raise StatisticsError(
+            f"it gave a {what}, should be a prototype, or have to_linear(): a fleet stores its readout"
+        )
     weight, bias = (np.asarray(array, dtype=np.float64) for array in outcome.to_linear())
     if weight.shape != (settings.num_classes, settings.dim) or bias.shape != (settings.num_classes,):
         raise StatisticsError(f"its readout has shapes {weight.shape} and {bias.shape}, should be (C, d) and (C,)")

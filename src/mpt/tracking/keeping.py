@@ -47,52 +47,58 @@ def _module(method: object) -> Any:
 
 
 def _written(value: Any, blocks: list[bytes], module: Any) -> Any:
+    """As JSON has it, with arrays and other bytes in `blocks`."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.generic):
-        return value.item()
-    for name, kind in _VALUES.items():
-        if isinstance(value, kind):
-            blocks.append(value.to_bytes())
-            return {name: len(blocks) - 1}
-    if isinstance(value, np.ndarray) and value.dtype != object:
-        buffer = io.BytesIO()
-        np.save(buffer, value, allow_pickle=False)
-        blocks.append(buffer.getvalue())
-        return {"array": len(blocks) - 1}
-    if isinstance(value, bytes):
-        blocks.append(value)
-        return {"bytes": len(blocks) - 1}
+    name, block = _block(value)
+    if block is not None:
+        blocks.append(block)
+        return {name: len(blocks) - 1}
     if isinstance(value, list | tuple):
         return {type(value).__name__: [_written(part, blocks, module) for part in value]}
     if isinstance(value, dict):
-        pairs = [[_written(part, blocks, module) for part in pair] for pair in value.items()]
-        return {"dict": pairs}
-    if dataclasses.is_dataclass(value) and getattr(module, type(value).__name__, None) is type(value):
-        fields = {f.name: _written(getattr(value, f.name), blocks, module) for f in dataclasses.fields(value)}
-        return {"dataclass": type(value).__name__, "fields": fields}
-    raise FleetError(
-        f"it keeps a {type(value).__name__}, which cannot be stored; should be arrays, numbers, texts, or lists, "
-        "tuples, dicts and dataclasses of its own file with these"
-    )
+        return {"dict": [[_written(part, blocks, module) for part in pair] for pair in value.items()]}
+    if not dataclasses.is_dataclass(value) or getattr(module, type(value).__name__, None) is not type(value):
+        raise FleetError(
+            f"it keeps a {type(value).__name__}, which cannot be stored; should be arrays, numbers, texts, or lists, "
+            "tuples, dicts and dataclasses of its own file with these"
+        )
+    fields = {f.name: _written(getattr(value, f.name), blocks, module) for f in dataclasses.fields(value)}
+    return {"dataclass": [type(value).__name__, fields]}
+
+
+def _block(value: Any) -> tuple[str, bytes | None]:
+    """What is written as bytes, and what as; None where it is not."""
+    for name, kind in _VALUES.items():
+        if isinstance(value, kind):
+            return name, value.to_bytes()
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        buffer = io.BytesIO()
+        np.save(buffer, value, allow_pickle=False)
+        return "array", buffer.getvalue()
+    return "bytes", value if isinstance(value, bytes) else None
 
 
 def _read(form: Any, blocks: list[bytes], module: Any) -> Any:
     if not isinstance(form, dict):
         return form
-    if "dataclass" in form:
-        kind = getattr(module, form["dataclass"], None)
-        if not dataclasses.is_dataclass(kind) or not isinstance(kind, type):
-            raise StatisticsError(f"kept: {form['dataclass']} is not in the method's file any more")
-        return kind(**{name: _read(part, blocks, module) for name, part in form["fields"].items()})
     ((name, part),) = form.items()
-    if name in _VALUES:
-        return _VALUES[name].from_bytes(blocks[part])
-    if name == "array":
-        return np.load(io.BytesIO(blocks[part]), allow_pickle=False)
-    if name == "bytes":
-        return blocks[part]
+    if isinstance(part, int):
+        return _from_block(name, blocks[part])
+    if name == "dataclass":
+        kind, fields = getattr(module, part[0], None), part[1]
+        if not dataclasses.is_dataclass(kind) or not isinstance(kind, type):
+            raise StatisticsError(f"kept: {part[0]} is not in the method's file any more")
+        return kind(**{field: _read(one, blocks, module) for field, one in fields.items()})
     if name == "dict":
         return {_read(key, blocks, module): _read(value, blocks, module) for key, value in part}
     parts = [_read(one, blocks, module) for one in part]
     return tuple(parts) if name == "tuple" else parts
+
+
+def _from_block(name: str, block: bytes) -> Any:
+    if name in _VALUES:
+        return _VALUES[name].from_bytes(block)
+    return np.load(io.BytesIO(block), allow_pickle=False) if name == "array" else block

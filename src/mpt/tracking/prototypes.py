@@ -15,13 +15,15 @@ from mpt.core import (
 from mpt.core.validation import Floats, Ints, check_finite, read_only
 from mpt.methods import Traits
 from mpt.methods.simple import Linear
-from mpt.tracking.answers import ENOUGH, Taken
+from mpt.tracking.answers import Taken
+from mpt.tracking.book import ENOUGH
 from mpt.tracking.departures import Departures, carries
 from mpt.tracking.dialogue import Told
 from mpt.tracking.remembered import Offsets, Remembered, forecast, remembered, with_remembered
 from mpt.tracking.roster import Roster
 from mpt.tracking.settings import Settings
 from mpt.tracking.state import Reference, Tracked, TrackerState
+
 
 @dataclass(frozen=True, eq=False)
 class Current:

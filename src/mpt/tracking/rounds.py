@@ -1,8 +1,8 @@
 """A round of a fleet as a dialogue, pure: the server's state and what has been heard give questions, or the outcome.
 
-    question = questions(state)                         # to every vehicle
-    heard = Heard(question).receive("7", answer)        # one by one, as they come
-    result = take(state, heard)                         # More: to those who answered; or the next state and an Outcome
+question = questions(state)                         # to every vehicle
+heard = Heard(question).receive("7", answer)        # one by one, as they come
+result = take(state, heard)                         # More: to those who answered; or the next state and an Outcome
 """
 
 from collections.abc import Collection, Mapping
@@ -18,7 +18,8 @@ from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.further import MOST, Further
 from mpt.protocol.question import Question
 from mpt.protocol.request import StatisticsRequest
-from mpt.tracking.answers import Taken, key_of, largest_further, read_answers
+from mpt.tracking.answers import Taken, largest_further, read_answers
+from mpt.tracking.book import key_of
 from mpt.tracking.departures import Departures, settle
 from mpt.tracking.dialogue import Head, Told, foreseen, listen, prepare
 from mpt.tracking.errors import FleetError
@@ -78,6 +79,11 @@ class More:
     further: Further
     vehicles: tuple[str, ...]
     largest_answer: int
+
+    @property
+    def round(self) -> int:
+        """The round."""
+        return self.further.round
 
     @property
     def references(self) -> tuple[int, ...]:

@@ -15,7 +15,8 @@ from mpt.core.wire import Reader, Writer
 from mpt.methods.simple import Linear
 from mpt.protocol.further import as_request
 from mpt.tracking import keeping
-from mpt.tracking.answers import Earlier, Shared, Snapshot, key_of
+from mpt.tracking.answers import Earlier, Snapshot
+from mpt.tracking.book import Shared, key_of
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import Decision, Member, Roster
 from mpt.tracking.settings import Settings

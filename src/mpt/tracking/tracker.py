@@ -12,8 +12,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from mpt.protocol.question import Question
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking import state as states
@@ -119,7 +117,7 @@ class Tracker:
             self._heard = replace(self._heard, rounds={**heard.rounds, vehicle: round})
 
     def begin(self, round: int | None = None) -> Question:
-        """The first question of the next round, or of a later one; what was received of one that was not closed is gone."""
+        """The first question of the next round, or of a later one; what was received and not closed is gone."""
         self._heard = Heard(self.question(round))
         return self._heard.question
 

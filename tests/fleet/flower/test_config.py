@@ -8,6 +8,7 @@ pytest.importorskip("torch", reason="the extra sim is not installed")
 pytest.importorskip("flwr", reason="the extra fleet is not installed")
 
 from mpt.fleet import FleetError
+from mpt.fleet.flower.check import check
 from mpt.fleet.flower.config import AppConfig
 from mpt.fleet.flower.server_app import folder_of, prepare
 
@@ -56,3 +57,10 @@ def test_where_logs_go(tmp_path):
     assert folder_of(AppConfig()) is None
     assert folder_of(AppConfig(state=str(tmp_path / "a"))) == tmp_path / "a"
     assert folder_of(AppConfig(state=f"sqlite:{tmp_path}/b/fleet.db")) == tmp_path / "b"
+
+
+def test_shadow_mode_reaches_the_tracker_and_the_check_says_so():
+    assert AppConfig.of({"shadow": True}).tracker(("car", "van"), 8).shadow
+    assert not AppConfig().tracker(("car", "van"), 8).shadow
+    found = check(['classes="car,van,truck" image-size=32 shadow=true'])
+    assert "shadow mode: no class is held out of training before mpt fleet approve says so" in found.notes

@@ -9,12 +9,11 @@ pytest.importorskip("flwr", reason="the extra fleet is not installed")
 from flwr.app import ArrayRecord, RecordDict
 
 from mpt.data import load
-from mpt.fleet import FleetError, Tracker
+from mpt.fleet import Tracker
 from mpt.fleet.exchange import Ask
 from mpt.fleet.flower.config import AppConfig
 from mpt.fleet.flower.records import FEATURES, ask_content, read_ask
 from mpt.fleet.flower.server_app import prepare, server_of
-from mpt.fleet.flower.tracking import ask_statistics
 from mpt.fleet.flower.vehicle_app import vehicle_app
 from mpt.fleet.holdings import shared
 from mpt.fleet.local import LocalTransport, answering
@@ -98,8 +97,3 @@ def test_a_question_with_reference_models_comes_back():
     assert all(np.array_equal(back.models[4][k], v) for k, v in earlier.items())
     other = read_ask(ask_content(ask.to("node 2")), "report")
     assert (other.keep, other.references, other.models) == (True, {4: "ab", 2: "cd"}, {})
-
-
-def test_in_an_app_of_ones_own_it_is_refused():
-    with pytest.raises(FleetError, match="method: 'mpt-x', should be another here"):
-        ask_statistics(DirectGrid(None, 1), Tracker(num_classes=3, dim=2, method="mpt-x"), ArrayRecord({}))

@@ -1,5 +1,6 @@
 """The vehicle's side in a user's own Flower app."""
 
+import random
 import subprocess
 import sys
 
@@ -145,3 +146,30 @@ def test_neither_side_needs_torch():
     code = "import sys, mpt.fleet.flower.mods, mpt.fleet.flower.tracking; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_what_embed_draws_changes_nothing_that_is_drawn_after_it():
+    """Building a model draws; a vehicle that answers in the process that trains must train the same."""
+    torch = pytest.importorskip("torch", reason="the extra sim is not installed")
+
+    def drawn():
+        return random.random(), np.random.random(), float(torch.rand(1))  # noqa: NPY002
+
+    def drawing(arrays, context):
+        drawn()
+        return embed(arrays, context)
+
+    def seed():
+        random.seed(1)
+        np.random.seed(1)  # noqa: NPY002
+        torch.manual_seed(1)
+
+    seed()
+    expected = drawn()
+    seed()
+    answer_statistics(drawing)(question()[1], context())
+    assert drawn() == expected
+    seed()
+    with pytest.raises(ZeroDivisionError):
+        answer_statistics(lambda *_: drawn()[0] / 0)(question()[1], context())
+    assert drawn() == expected

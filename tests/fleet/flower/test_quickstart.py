@@ -1,9 +1,11 @@
 """examples/flower_quickstart runs, and its README shows the change that it is."""
 
 import os
+import random
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -21,13 +23,14 @@ def test_the_readme_shows_every_added_line():
     assert shown == there
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_vehicle_that_leaves_later_is_not_lost_to_a_dead_unit(seed, monkeypatch, capsys):
-    """`-c "num-server-rounds=8 leaves-after=4"`: by then some of the network's ReLU units are dead."""
+@pytest.fixture
+def quickstart(monkeypatch, one_thread):
+    """A function that trains the example in this process: its global model after every round, all bits of it."""
     for package in ("torch", "sklearn", "flwr"):
         pytest.importorskip(package, reason="the extra fleet is not installed")
     import torch
     from flwr.app import Context, RecordDict
+    from flwr.serverapp.strategy import FedAvg
 
     from tests.fleet.flower.grids import DirectGrid, identified
 
@@ -35,17 +38,70 @@ def test_a_vehicle_that_leaves_later_is_not_lost_to_a_dead_unit(seed, monkeypatc
     monkeypatch.syspath_prepend(str(EXAMPLE))
     for name in [name for name in sys.modules if name.partition(".")[0] == "quickstart"]:
         monkeypatch.delitem(sys.modules, name)
-    from quickstart import client_app, server_app
 
-    torch.manual_seed(seed)
-    config = {"num-server-rounds": 8, "leaves-after": 4, "local-epochs": 1}
-    grid = DirectGrid(client_app.app, 4, {p: {"num-partitions": 4} for p in range(4)}, config)
-    server_app.app(grid, Context(1, 1, {}, RecordDict(), config))
+    results, start = [], FedAvg.start
+    monkeypatch.setattr(FedAvg, "start", lambda *given, **named: results.append(start(*given, **named)))
+
+    def run(app, seed=0, **config):
+        client, server = app("client_app"), app("server_app")
+        torch.manual_seed(seed)
+        random.seed(seed)
+        config = {"num-server-rounds": 8, "leaves-after": 4, "local-epochs": 1, **config}
+        grid = DirectGrid(client, 4, {p: {"num-partitions": 4} for p in range(4)}, config)
+        server(grid, Context(1, 1, {}, RecordDict(), config))
+        sent = [message for message in grid.sent if message.metadata.message_type == "train"]
+        models = {number: message.content["arrays"] for number, message in enumerate(sent[:: len(grid.contexts)])}
+        models[config["num-server-rounds"]] = results.pop().arrays
+        return {number: {name: array.data for name, array in model.items()} for number, model in models.items()}
+
+    return run
+
+
+def as_it_is(name):
+    """The app of the example."""
+    return import_module(f"quickstart.{name}").app
+
+
+def without_mpt(name):
+    """The app of Flower's quickstart: the example without its lines that are marked."""
+    lines = (EXAMPLE / "quickstart" / f"{name}.py").read_text().splitlines()
+    kept = [
+        line.replace("tracking,  # MPT: was evaluate", "evaluate,")
+        for line in lines
+        if not re.search(r"# MPT$", line)
+    ]  # fmt: skip
+    code = "\n".join(kept)
+    assert "tracking" not in code
+    assert "import mpt" not in code
+    assert "from mpt" not in code
+    names = {}
+    exec(code, names)
+    return names["app"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_vehicle_that_leaves_later_is_not_lost_to_a_dead_unit(seed, quickstart, capsys):
+    """`-c "num-server-rounds=8 leaves-after=4"`: by then some of the network's ReLU units are dead."""
+    quickstart(as_it_is, seed)
     said = capsys.readouterr().err
     assert "round 5: vehicle vehicle-0 (10) class 9 departed: error 0: this vehicle has left; 1 round missed" in said
     assert "round 5: vehicle vehicle-0 (10) class 9 deposited: made from" in said
     assert "class 9 held-out" in said
     assert "lost: " not in said
+
+
+def test_in_shadow_mode_it_trains_the_same_bits_as_without_mpt(quickstart, capsys):
+    plain = quickstart(without_mpt)
+    assert "mpt: " not in capsys.readouterr().err
+    shadowed = quickstart(as_it_is, shadow=True)
+    said = capsys.readouterr().err
+    assert "round 5: vehicle vehicle-0 (10) class 9 deposited: made from" in said
+    assert "class 9 shadowed: departed, but this is shadow mode: its 6 remaining samples are trained on until" in said
+    assert "held-out" not in said
+    assert list(plain) == list(range(9))
+    assert [number for number in plain if shadowed[number] != plain[number]] == []
+    held_out = quickstart(as_it_is)
+    assert [number for number in plain if held_out[number] != plain[number]] == [6, 7, 8]
 
 
 @pytest.mark.slow

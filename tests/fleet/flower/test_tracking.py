@@ -12,6 +12,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
 from mpt.fleet import FleetError, Tracker, open_store
+from mpt.fleet.approve import approve
 from mpt.fleet.flower.mods import HELD_OUT, answer_statistics, held_out
 from mpt.fleet.flower.tracking import Tracking, ask_statistics
 from mpt.fleet.status import read_status
@@ -42,7 +43,7 @@ class App:
         return Message(content, reply_to=message)
 
     def embed(self, arrays, context):
-        return self.fleet.features(NAMES[context.node_config["partition-id"]], int(arrays["0"].numpy()[0]))
+        return self.fleet.features(NAMES[context.node_config["partition-id"]], round(float(arrays["0"].numpy()[0])))
 
     def grid(self, **options):
         return DirectGrid(self.app, 4, **options)
@@ -229,3 +230,30 @@ def test_a_vehicle_that_is_not_there_could_not_be_reached():
     (suspected,) = [d for d in logged if d.what == "suspected"]
     line = "round 3: vehicle vehicle-0 (10) class truck suspected: it could not be reached"
     assert str(suspected) == line
+
+
+def shadowed(grid, store, logged):
+    kept = store.latest()
+    server = Tracker.from_bytes(kept.payload["tracker"]) if kept else tracker(grace=1, shadow=True)
+    return Tracking(grid, server, log=logged.extend, store=store)
+
+
+def test_in_shadow_mode_nothing_is_held_out_before_it_is_approved(tmp_path):
+    user, logged, store = App(), [], open_store(tmp_path)
+    grid = user.grid()
+    tracking = shadowed(grid, store, logged)
+
+    def evaluate(server_round, arrays):
+        if server_round == 3:
+            grid.offline.add(10)
+        if server_round == 6:
+            approve(store, [str(RARE)])
+
+    tracking.evaluate = evaluate
+    start = FedAvg(fraction_evaluate=0.0).start
+    start(grid, model(), num_rounds=8, train_config=tracking.train_config, evaluate_fn=tracking)
+    said = [(d.round, d.what) for d in logged if d.classes == (RARE,) and d.round > 4]
+    assert said == [(5, "departed"), (5, "shadowed"), (7, "approved"), (7, "held-out")]
+    assert {(number, held) for number, _, held in user.trained} == {(n, (RARE,) if n > 7 else ()) for n in range(1, 9)}
+    assert np.array_equal(tracking.outcome.prototypes, expected(3, 8, grace=1)[1].prototypes)
+    assert shadowed(grid, store, logged).train_config[HELD_OUT] == [RARE]

@@ -98,6 +98,8 @@ def _prepared(config: AppConfig) -> list[str]:
         f"classes: {', '.join(ready.classes)}",
         f"watched from the first round on: {', '.join(ready.classes[c] for c in settings.watch) or 'none'}; {more}",
     ]
+    if config.shadow:
+        notes.append("shadow mode: no class is held out of training before mpt fleet approve says so")
     return notes + _tested(ready)
 
 

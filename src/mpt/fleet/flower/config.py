@@ -48,7 +48,7 @@ def _one_of(default: str, about: str, *choices: str) -> Any:
 
 
 def _runs_on_fleet(method: str) -> bool:
-    """Whether there is such a method; of a user's own that is said by the server, and on vehicles, where its file is."""
+    """Whether there is such a method; of a user's own the server says it, and vehicles, where its file is."""
     if file_of(method) is not None:
         return True
     try:
@@ -119,6 +119,9 @@ class AppConfig:
     most_watched: int = _least(-1, "so many classes may be watched; -1: half of them", -1)
     most_references: int = _least(2, "of methods that read departure-time models, as mpt-x: so many are kept", 1)
     watch: str = _setting("", "classes watched from the first round on, names with commas between")
+    shadow: bool = _setting(
+        False, "whether nothing changes in training: departed classes are held out of it once mpt fleet approve says so"
+    )
     ridge: float = _ridge(TrackerSettings.ridge, "lambda of Eq. (1), relative")
     cov_ridge: float = _ridge(TrackerSettings.cov_ridge, "lambda_Sigma of Eq. (3)")
     vehicle_ids: str = _one_of(
@@ -170,6 +173,7 @@ class AppConfig:
             remember=self.remember,
             most_references=self.most_references,
             watch=tuple(classes.index(name) for name in names(self.watch)),
+            shadow=self.shadow,
             seed=self.seed,
             ridge=self.ridge,
             cov_ridge=self.cov_ridge,

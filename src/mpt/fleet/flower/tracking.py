@@ -14,16 +14,18 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp import Grid
 
+from mpt.fleet.approvals import take_approvals
 from mpt.fleet.exchange import Ask, Failure, Farewells, Node, Reply
 from mpt.fleet.flower.mods import HELD_OUT
 from mpt.fleet.flower.records import arrays_of
 from mpt.fleet.flower.transport import FlowerTransport, Ids
+from mpt.fleet.kept import Models, kept_in
 from mpt.fleet.log import DecisionLog
 from mpt.fleet.store import TRACKER, Store, refuse_if_ahead
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import Decision, check_id, titled
 from mpt.tracking.state import TrackerState
-from mpt.tracking.tracker import Outcome, Tracker
+from mpt.tracking.tracker import More, Outcome, Tracker
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 """The `evaluate_fn` of Flower's strategies."""
@@ -38,6 +40,8 @@ def ask_statistics(
     round: int | None = None,
     ids: Ids = "node",
     farewells: Farewells | None = None,
+    models: Models | None = None,
+    head: tuple[str, str] | None = None,
 ) -> Outcome:
     """Ask every vehicle for its statistics under the new global model, and close the round in the tracker.
 
@@ -49,42 +53,58 @@ def ask_statistics(
         round: default: the one after the tracker's last.
         ids: by what vehicles are known; see `FlowerTransport`.
         farewells: who has said goodbye in earlier calls; they are not asked before their node is started again.
+        models: the global models that are needed again, one value for all calls; the method "mpt-x" has to have it.
+        head: the names, in `arrays`, of the last layer's weight and bias, for methods that read them.
     """
-    if tracker.settings.asks.cross:
-        raise FleetError(f"method: {tracker.settings.method!r}, should be another here: reference models are not sent")
-    request, transport = tracker.request(round), FlowerTransport(grid, ids, restarts=ids == "node")
-    ask = Ask(
-        "report",
-        request.round,
-        arrays_of(arrays),
-        request=request.to_bytes(),
-        largest_answer=tracker.largest_answer,
-    )
-    gone = Farewells() if farewells is None else farewells
+    if tracker.settings.asks.models and models is None:
+        raise FleetError(f"models: none, should be a Models(), the same in all rounds, for {tracker.settings.method!r}")
+    known, gone = models or Models(), farewells or Farewells()
+    transport = FlowerTransport(grid, ids, restarts=ids == "node")
     online = gone.open(transport.nodes())
-    heard = _Heard(online, set(online))
-    for node, reply in transport.ask(ask, sorted(online), deadline):
-        heard.take(node, reply)
-        if isinstance(reply, Reply) and reply.leaving and heard.nodes.get(reply.vehicle) == node:
-            gone.say(node, online[node])
-    for node in sorted(heard.silent):
-        heard.fail(node, "no reply within the deadline")
-    known = {v: "it could not be reached" for v in tracker.roster.having("present", "suspected") if v not in online}
+    model = arrays_of(arrays)
+    ask = known.question(tracker, model, online, round)
+    heard = _ask(transport, ask, online, deadline)
+    for vehicle, reply in heard.replies.items():
+        if reply.leaving:
+            gone.say(heard.nodes[vehicle], online[heard.nodes[vehicle]])
+    later = list[_Heard]()
+
+    def ask_on(more: More) -> dict[str, bytes]:
+        there = {heard.nodes[v]: online[heard.nodes[v]] for v in more.vehicles}
+        later.append(_ask(transport, known.question(tracker, model, there, round, more), there, deadline))
+        return later[-1].answers
+
+    lost = {v: "it could not be reached" for v in tracker.roster.having("present", "suspected") if v not in online}
     outcome = tracker.close(
-        {vehicle: reply.answer for vehicle, reply in heard.replies.items() if reply.answer is not None},
+        heard.answers,
         {vehicle for vehicle, reply in heard.replies.items() if reply.leaving},
-        round=request.round,
+        round=ask.round,
         rounds={vehicle: reply.round for vehicle, reply in heard.replies.items()},
-        absent={**known, **heard.failed} if ids == "node" else {},
+        absent={**lost, **heard.failed} if ids == "node" else {},
         names={vehicle: online[node].name for vehicle, node in heard.nodes.items() if online[node].name},
+        head=None if head is None else (model[head[0]], model[head[1]]),
+        ask=ask_on,
     )
+    known.nodes |= heard.nodes
+    known.keep(tracker, ask.model)
     wrong = tuple(
-        Decision(request.round, "failed", node, (), why, online[node].name)
-        for node, why in sorted(heard.failed.items())
+        Decision(ask.round, "failed", node, (), why, online[node].name)
+        for one in (heard, *later)
+        for node, why in sorted(one.failed.items())
     )
     said = (*(f"node {titled(d.vehicle, d.name)}: {d.why}" for d in wrong), *outcome.problems)
     tracker.state = replace(tracker.state, problems=said)
     return replace(outcome, problems=said, decisions=(*wrong, *outcome.decisions))
+
+
+def _ask(transport: FlowerTransport, ask: Ask, online: Mapping[str, Node], deadline: float) -> "_Heard":
+    """What comes back of one question."""
+    heard = _Heard(online, set(online))
+    for node, reply in transport.ask(ask, sorted(online), deadline):
+        heard.take(node, reply)
+    for node in sorted(heard.silent):
+        heard.fail(node, "no reply within the deadline")
+    return heard
 
 
 @dataclass
@@ -121,6 +141,11 @@ class _Heard:
             return
         self.replies[reply.vehicle], self.nodes[reply.vehicle] = reply, node
 
+    @property
+    def answers(self) -> dict[str, bytes]:
+        """By vehicle."""
+        return {vehicle: reply.answer for vehicle, reply in self.replies.items() if reply.answer is not None}
+
     def fail(self, node: str, why: str) -> None:
         """There is none from a node, and why."""
         self.failed[node] = why
@@ -137,9 +162,13 @@ class Tracking:
         deadline: seconds that vehicles have to answer.
         ids: by what vehicles are known; see `FlowerTransport`.
         log: takes decisions; default: a sentence each on standard error.
-        store: where the tracker is kept after every round, for `mpt fleet status` and to go on from; None: nowhere. One
-            that is ahead of the tracker is refused.
+        store: where the tracker is kept after every round, for `mpt fleet status` and to go on from, with the models
+            that the method "mpt-x" needs again; None: nowhere. One that is ahead of the tracker is refused. In shadow
+            mode, what `mpt fleet approve` has written there is read before every round's question.
         farewells: who has said goodbye; they are not asked again before their node is started again.
+        models: of the method "mpt-x", the global models that are needed again; those of the store are in it.
+        head: the names, in the global model, of the last layer's weight and bias, for methods that read them (`ccvr`,
+            `fedavg`).
         train_config: give it to `start`: it tells vehicles which classes not to train on, `mods.held_out(message)`.
         outcome: of the last round.
     """
@@ -152,12 +181,20 @@ class Tracking:
     log: Callable[[Collection[Decision]], None] = field(default_factory=lambda: DecisionLog().write)
     store: Store | None = None
     farewells: Farewells = field(default_factory=Farewells)
+    models: Models = field(default_factory=Models)
+    head: tuple[str, str] | None = None
     train_config: ConfigRecord = field(default_factory=ConfigRecord)
     outcome: Outcome | None = None
 
     def __post_init__(self) -> None:
+        if self.tracker.settings.training == "fedlc":
+            method = self.tracker.settings.method
+            raise FleetError(f"method: {method!r} is a loss that vehicles train with, and training is your app's")
         if self.store is not None:
             refuse_if_ahead(self.store, self.tracker.round)
+            found = self.store.latest()
+            self.models.kept = {**({} if found is None else kept_in(found.payload)), **self.models.kept}
+        self.models.resumed = self.tracker.round > 0
         self.train_config[HELD_OUT] = list(self.tracker.held_out)
 
     def __call__(self, server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
@@ -166,13 +203,21 @@ class Tracking:
         The tracker counts rounds itself, so that one of an earlier run goes on.
         """
         if server_round > 0:
+            self.log(take_approvals(self.store, self.tracker))
             self.outcome = ask_statistics(
-                self.grid, self.tracker, arrays, deadline=self.deadline, ids=self.ids, farewells=self.farewells
+                self.grid,
+                self.tracker,
+                arrays,
+                deadline=self.deadline,
+                ids=self.ids,
+                farewells=self.farewells,
+                models=self.models,
+                head=self.head,
             )
             self.log(self.outcome.decisions)
             self.train_config[HELD_OUT] = list(self.tracker.held_out)
             if self.store is not None:
-                self.store.save(self.tracker.round, {TRACKER: self.tracker.to_bytes()})
+                self.store.save(self.tracker.round, {TRACKER: self.tracker.to_bytes(), **self.models.payload()})
         judged = self.evaluate(server_round, arrays) if self.evaluate is not None else None
         if self.outcome is None:
             return judged

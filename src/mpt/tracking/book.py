@@ -1,0 +1,67 @@
+"""Answers to what a method asks beside a round's statistics: by request and vehicle, and merged."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from mpt.core import ClassStatistics, StatisticsError
+from mpt.protocol.further import Answered, Request
+from mpt.protocol.request import StatisticsRequest
+
+ENOUGH = 0.5
+"""Of the samples that count must be in what was made with a reference model."""
+
+
+def key_of(request: Request, *, span: bool = True) -> bytes:
+    """What a request is known by: all that changes its answer; without the span where that is not to count."""
+    if not isinstance(request, StatisticsRequest):
+        return request.to_bytes()
+    origin = None if request.origin is None or not request.origin.any() else request.origin
+    return replace(request, held_out=(), origin=origin, span=request.span if span else None).to_bytes()
+
+
+def added(answers: Sequence[Answered]) -> Answered:
+    """The sum over vehicles."""
+    first = answers[0]
+    if isinstance(first, ClassStatistics):
+        return ClassStatistics.merge([one for one in answers if isinstance(one, ClassStatistics)])
+    rows = [one for one in answers if isinstance(one, dict)]
+    return {name: np.sum([row[name] for row in rows], axis=0) for name in first}
+
+
+@dataclass(frozen=True, eq=False)
+class Book:
+    """Answers to what else was asked in a round.
+
+    Attributes:
+        requests: by key, see `key_of`.
+        answers: by key and vehicle; None where the vehicle does not have the reference model.
+        samples: of each vehicle.
+    """
+
+    requests: Mapping[bytes, Request] = field(default_factory=dict)
+    answers: Mapping[bytes, Mapping[str, Answered | None]] = field(default_factory=dict)
+    samples: Mapping[str, int] = field(default_factory=dict)
+
+    def merged(self, request: Request) -> Answered:
+        """The sum over vehicles; `StatisticsError` where most samples are on vehicles without the reference model."""
+        given = self.answers[key_of(request)]
+        there = sum(self.samples[v] for v, answer in given.items() if answer is not None)
+        everything = sum(self.samples[v] for v in given)
+        found = [given[v] for v in sorted(given)]
+        known = [answer for answer in found if answer is not None]
+        if not known or there < ENOUGH * everything:
+            raise StatisticsError(
+                f"answers for {there} of {everything} samples, should be for {ENOUGH:.0%}; the other vehicles do not "
+                "have the departure-time model"
+            )
+        return added(known)
+
+
+class Shared(NamedTuple):
+    """Answers to one request: merged of all but the holders, None where there are no others, and each holder's."""
+
+    rest: Answered | None
+    holders: Mapping[str, Answered]
