@@ -64,13 +64,7 @@ def run(
     trainer: Trainer | None = None,
 ) -> list[Row]:
     """All rows of one seed."""
-    federation = Federation(dataset, plan, torch.device(device), trainer)
-    rows: list[Row] = []
-    for state, new in rounds(federation, federation.start()):
-        rows.extend(new)
-        if progress is not None:
-            progress(state.round, new)
-    return rows
+    return run_together(dataset, [plan], device=device, progress=progress, trainer=trainer)[0]
 
 
 def rounds(federation: "Federation", state: State) -> Iterator[tuple[State, list[Row]]]:
@@ -132,14 +126,15 @@ def run_together(
     *,
     device: str = "cpu",
     progress: Progress | None = None,
+    trainer: Trainer | None = None,
     methods: Sequence[Method] = (),
 ) -> list[list[Row]]:
     """All rows of several plans that share the backbone and the settings of training, advanced round by round.
 
-    On a GPU all vehicles of all of them train side by side. `progress` gets the rows of all plans, `methods` stand in
-    for those that the plans name.
+    On a GPU all vehicles of all of them train side by side. `progress` gets the rows of all plans; `trainer` and
+    `methods` stand in for those that the plans name.
     """
-    federations = [Federation(dataset, plan, torch.device(device), methods=methods) for plan in plans]
+    federations = [Federation(dataset, plan, torch.device(device), trainer, methods) for plan in plans]
     if len({(p.backbone, p.settings, p.rounds, p.engine, p.precision) for p in plans}) != 1:
         raise PlanError("plans: they differ in backbone, training, rounds, engine or precision, should be the same")
     rows = [list[Row]() for _ in plans]
