@@ -84,7 +84,7 @@ def test_it_gives_what_the_one_machine_engine_gives(dataset, calm):
     federation = Federation(dataset, plan, torch.device("cpu"), methods=[method])
     state = federation.start()
     for finished in calm:
-        state, _ = federation.finish(state, dict.fromkeys(federation.jobs(state), tensors(finished.model)))
+        state, _ = federation.finish(state, federation.made(federation.jobs(state), [tensors(finished.model)]))
     assert sorted(method.given) == [3, 4, 5]
     for finished in calm[2:]:
         made = finished.outcome.reconstructions[TRUCK]

@@ -48,7 +48,7 @@ def test_it_does_what_the_one_machine_engine_does(dataset, calm):
     state = federation.start()
     for finished in calm:
         state, rows = federation.advance(state)
-        model = state.models["held-out"]
+        model = state.models["held-out"].tensors
         apart = [np.abs(finished.model[k] - model[k].numpy()).max() for k in model]
         assert max(apart) < 1e-5
         found = judge(fresh(dataset), finished.model, finished.outcome.readout, samples(dataset.test), dataset.classes)

@@ -13,8 +13,8 @@ from mpt.checking.vehicles import apart, carried
 from mpt.checking.world import PLAN, World
 from mpt.checkpoint import Checkpoint, load, save
 from mpt.core.validation import Floats, Ints
-from mpt.federation.engine import State
 from mpt.federation.scoring import evaluate
+from mpt.federation.state import State
 from mpt.federation.stored import predictions
 from mpt.federation.view import views
 from mpt.methods import Method, MethodError
