@@ -13,10 +13,10 @@ from mpt.fleet import FleetError
 from mpt.fleet.exchange import Failure, Reply
 from mpt.fleet.holdings import named, samples
 from mpt.fleet.judge import judge
-from mpt.fleet.local import LocalTransport, answering
+from mpt.fleet.local import LocalTransport
 from mpt.fleet.server import Rules, packed, unpacked
 from mpt.fleet.store import FileStore, SqliteStore
-from tests.fleet.served import OWNER, TRAINING, TRUCK, VEHICLES, everybody, fresh, new_vehicles, server
+from tests.fleet.served import OWNER, TRAINING, TRUCK, VEHICLES, answering, everybody, fresh, new_vehicles, server
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

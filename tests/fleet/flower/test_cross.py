@@ -17,10 +17,11 @@ from mpt.fleet.flower.server_app import prepare, server_of
 from mpt.fleet.flower.tracking import ask_statistics
 from mpt.fleet.flower.vehicle_app import vehicle_app
 from mpt.fleet.holdings import shared
-from mpt.fleet.local import LocalTransport, answering
+from mpt.fleet.local import LocalTransport
 from mpt.fleet.server import Server
 from mpt.fleet.vehicle import Vehicle, arrays
 from tests.fleet.flower.grids import DirectGrid, identified
+from tests.fleet.served import answering
 
 VEHICLES, TRUCK, ROUNDS = 4, 2, 4
 SETTINGS = {
