@@ -21,9 +21,10 @@ import torch
 
 from mpt.data import Dataset, load
 from mpt.federation.background import few_threads
-from mpt.federation.engine import Federation, State
+from mpt.federation.engine import Federation
 from mpt.federation.plan import Plan
 from mpt.federation.rounds import Exchange
+from mpt.federation.state import State
 from mpt.federation.view import ServerView
 from mpt.learning import Settings
 from mpt.methods import Cost, Method
@@ -81,7 +82,7 @@ def measure(dataset: Dataset, backbone: str, repeats: int) -> None:
     jobs = federation.jobs(state)
     for _ in range(repeats):
         train, trained = timed(federation.train, federation.model, list(jobs.values()))
-        models = federation.trained(state, dict(zip(jobs, trained, strict=True))).models
+        models = federation.trained(state, federation.made(jobs, trained)).models
         seen = federation._seen(state.round + 1, models, state.earlier)["held-out"]
         took["train"].append(Took(EPOCHS * train.wall, EPOCHS * train.cores))
         took["embed"].append(timed(seen.features.embed_vehicles, seen.here)[0])

@@ -5,7 +5,7 @@ The departed class's prototype, moved by the mean of what the other classes' pro
 
 
 class MyMethod:
-    """Asks for the classes' means, as every statistics report has them; `now.ask` would send messages of our own."""
+    """Asks for the classes' means, as every statistics report has them; `now.total` would ask questions of our own."""
 
     name = "my-method"
     training = "held-out"  # the remaining samples are kept out of training, as for MPT

@@ -185,7 +185,10 @@ def test_the_methods_in_the_docs_are_what_they_say(tmp_path):
     path = tmp_path / "nearest.py"
     path.write_text(nearest)
     assert failed(f"{path}:Nearest") == {}
-    leaky = nearest.replace("(prototype,) = unpack(question)", "prototype = kept")
+    leaky = nearest.replace(
+        "told = now.total(self.drift, prototype=kept)", "self.kept = kept\n        told = now.total(self.drift)"
+    )
+    leaky = leaky.replace('asked["prototype"]', "self.kept")
     path.write_text(leaky.replace("local.earlier(), local.features", "local.earlier()[:20], local.features[:20]"))
     found = failed(f"{path}:Nearest")
     assert sorted(found) == sorted([COUNTED, SAMPLES])

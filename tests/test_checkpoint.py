@@ -3,12 +3,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.checkpoint import Checkpoint, CheckpointError, load, save
-from mpt.federation.engine import State
+from mpt.federation.state import Handle, Model, State
 from mpt.tables import Tables
 
 
 def checkpoint(number, key="key", seed=0, kept=None):
-    model = {"weight": torch.full((2, 3), float(number)), "steps": torch.tensor(number)}
+    tensors = {"weight": torch.full((2, 3), float(number)), "steps": torch.tensor(number)}
+    model = Model(Handle(number, 1), tensors)
     state = State(number, {"held-out": model, "continued": model}, {"held-out": model}, {"mine": kept})
     return Checkpoint(key, seed, state, Tables(metrics=({"round": number},)))
 
@@ -20,8 +21,9 @@ def test_the_two_latest_are_kept_and_the_latest_is_read(tmp_path):
     assert [p.name for p in sorted(folder.iterdir())] == ["0000-000010.checkpoint", "0001-000002.checkpoint"]
     found = load(folder, "key", device="cpu", say=pytest.fail)
     assert (found.seed, found.round, found.tables.metrics) == (1, 2, ({"round": 2},))
-    assert torch.equal(found.state.models["held-out"]["weight"], torch.full((2, 3), 2.0))
+    assert torch.equal(found.state.models["held-out"].tensors["weight"], torch.full((2, 3), 2.0))
     assert found.state.models["held-out"] is found.state.models["continued"] is found.state.earlier["held-out"]
+    assert found.state.models["held-out"].handle == (2, 1)
 
 
 def test_other_runs_checkpoints_are_not_read(tmp_path):
@@ -31,6 +33,16 @@ def test_other_runs_checkpoints_are_not_read(tmp_path):
     save(folder, checkpoint(2, key="other"))
     assert load(folder, "key", device="cpu", say=pytest.fail).round == 1
     assert load(folder, "third", device="cpu", say=pytest.fail) is None
+
+
+def test_one_of_another_format_is_said_and_not_used(tmp_path):
+    folder, said = tmp_path / "checkpoint", []
+    save(folder, checkpoint(1))
+    save(folder, checkpoint(2))
+    path = folder / "0000-000002.checkpoint"
+    path.write_bytes(path.read_bytes().replace(b"MPT checkpoint 2\n", b"MPT checkpoint 1\n", 1))
+    assert load(folder, "key", device="cpu", say=said.append).round == 1
+    assert said == [f"{path} cannot be used (it has format 1, should be 2), so the run goes on from before it"]
 
 
 def test_what_cannot_be_pickled_leaves_the_last_one_there(tmp_path):
@@ -52,4 +64,4 @@ def test_a_class_that_is_gone_is_a_damaged_checkpoint(tmp_path):
     del globals()["Gone"]
     assert load(folder, "key", device="cpu", say=said.append).round == 1
     assert len(said) == 1
-    assert "0000-000002.checkpoint is damaged (AttributeError" in said[0]
+    assert "0000-000002.checkpoint cannot be used (AttributeError" in said[0]

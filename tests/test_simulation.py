@@ -295,7 +295,7 @@ def test_a_damaged_checkpoint_is_said_and_not_used(whole, tmp_path, damage):
         older.write_bytes(b"nothing")
     rounds, said = [], []
     simulate(config, out=tmp_path, progress=lambda *r: rounds.append(r[:2]), say=said.append)
-    assert said[0].startswith(f"{newer} is damaged (")
+    assert said[0].startswith(f"{newer} cannot be used (")
     assert rounds[0] == ((0, 1) if damage == "both" else (0, 3))
     assert without_seconds(tmp_path) == without_seconds(folder)
 

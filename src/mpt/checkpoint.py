@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from mpt.federation.engine import State
+from mpt.federation.state import State
 from mpt.files import write_atomically
 
 if TYPE_CHECKING:
     from mpt.tables import Tables
 
-_MAGIC = b"MPT checkpoint 1\n"
+_NAME, _FORMAT = b"MPT checkpoint ", b"2"
+_MAGIC = _NAME + _FORMAT + b"\n"
 _KEPT = 2
 
 
@@ -65,12 +66,12 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def load(folder: Path, key: str, *, device: str, say: Callable[[str], None]) -> Checkpoint | None:
-    """The latest whole checkpoint with this key; None where there is none. What is damaged is said."""
+    """The latest whole checkpoint with this key; None where there is none. What cannot be used is said."""
     for path in reversed(_files(folder)):
         try:
             found = _read(path, device)
         except CheckpointError as error:
-            say(f"{path} is damaged ({error}), so the run goes on from before it")
+            say(f"{path} cannot be used ({error}), so the run goes on from before it")
             continue
         if found.key == key:
             return found
@@ -95,6 +96,9 @@ def _read(path: Path, device: str) -> Checkpoint:
     except OSError as error:
         raise CheckpointError(f"it cannot be read: {error.strerror}") from None
     start = len(_MAGIC) + hashlib.sha256().digest_size
+    if data.startswith(_NAME) and not data.startswith(_MAGIC):
+        written = data[len(_NAME) :].partition(b"\n")[0][:8].decode(errors="replace")
+        raise CheckpointError(f"it has format {written}, should be {_FORMAT.decode()}")
     if not data.startswith(_MAGIC):
         raise CheckpointError("it does not begin as one")
     if hashlib.sha256(data[start:]).digest() != data[len(_MAGIC) : start]:

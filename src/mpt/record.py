@@ -87,7 +87,7 @@ class Record:
         self, seed: int, number: int, models: Mapping[Training, Embedding], who: Mapping[Training, Sequence[int]]
     ) -> None:
         """One evaluated round: of each training's model the features of the vehicles in `who`."""
-        different = list({id(model): model for model in models.values()}.values())
+        different = list(dict.fromkeys(models.values()))
         arrays: dict[str, Any] = {
             "trainings": np.array(list(models)),
             "models": np.array([different.index(model) for model in models.values()]),

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,12 +149,16 @@ def _go_on(run: "_Run", folder: Folder, overwrite: bool, progress: Progress | No
 
 @dataclass(frozen=True)
 class _Run:
-    """What a run needs before its first round."""
+    """What a run needs before its first round.
+
+    Attributes:
+        federations: by seed; `go` takes each out, so that what it holds on the device goes with its last round.
+    """
 
     config: RunConfig
     dataset: Dataset
     device: str
-    rare: int
+    federations: dict[int, Federation]
     manifest: dict[str, Any]
 
     @classmethod
@@ -170,19 +174,17 @@ class _Run:
         dataset.require(rare, 10)
         dataset.require(rare, 1, "test")
         plans = [plan_of(config, rare, seed) for seed in range(config.seeds)]
-        federations = [Federation(dataset, plan, torch.device(device)) for plan in plans]
+        federations = {plan.seed: Federation(dataset, plan, torch.device(device)) for plan in plans}
         if config.partition == "vehicle":
             say(_who_leaves(federations[0]))
-        return cls(config, dataset, device, rare, manifest_of(config, federations, device))
+        return cls(config, dataset, device, federations, manifest_of(config, federations, device))
 
     def check_room(self, out: Path) -> None:
         """`ConfigError` where the disk is too full for the record."""
         if not self.config.record:
             return
-        trainings = tuple({find_method(name).training for name in self.config.methods})
-        samples = len(self.dataset.train.labels) + len(self.dataset.test.labels)
-        plan = plan_of(self.config, self.rare, 0)
-        whole = self.config.seeds * expected_bytes(plan, trainings, samples, self.manifest["feature_dim"])
+        first, samples = self.federations[0], len(self.dataset.train.labels) + len(self.dataset.test.labels)
+        whole = self.config.seeds * expected_bytes(first.plan, first.trainings, samples, first.model.dim)
         needed, free = whole - Record.of(out).size, shutil.disk_usage(out).free
         if needed > free:
             raise ConfigError(
@@ -196,8 +198,8 @@ class _Run:
         try:
             with interruptible() as asked:
                 for seed in range(begun.seed, self.config.seeds):
-                    plan = plan_of(self.config, self.rare, seed)
-                    federation = Federation(self.dataset, plan, torch.device(self.device))
+                    federation = self.federations.pop(seed)
+                    plan = federation.plan
                     if folder is not None and self.config.record:
                         record = Record.of(folder.path)
                         held = Samples(federation.labels, self.dataset.test.labels, federation.partition.owner)
@@ -324,10 +326,10 @@ def summarize(tables: Tables, depart_at: int) -> list[dict[str, Any]]:
     return summary
 
 
-def manifest_of(config: RunConfig, federations: Sequence[Federation], device: str) -> dict[str, Any]:
+def manifest_of(config: RunConfig, federations: Mapping[int, Federation], device: str) -> dict[str, Any]:
     """What a run's numbers depend on besides its settings, and what is needed to read its tables."""
     first = federations[0]
-    dataset, state = first.dataset, first.start().models[first.trainings[0]]
+    dataset, state = first.dataset, first.model.state_dict()
     files = {name: path for name in config.methods if (path := file_of(name)) is not None}
     classes = range(dataset.num_classes)
     return {
@@ -349,7 +351,7 @@ def manifest_of(config: RunConfig, federations: Sequence[Federation], device: st
         },
         "vehicles": len(first.labels),
         "vehicle_names": list(first.partition.names),
-        "remaining_samples": [federation.partition.remaining for federation in federations],
+        "remaining_samples": [federation.partition.remaining for federation in federations.values()],
         "feature_dim": first.model.dim,
         "model_bytes": sum(tensor.numel() * tensor.element_size() for tensor in state.values()),
     }

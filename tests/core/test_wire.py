@@ -154,7 +154,10 @@ def test_a_forged_message_is_refused_or_read_but_never_breaks(data, name):
     ("forge", "message"),
     [
         (lambda m: b"PK\3\4" + m[4:], "do not begin with 'MPT'"),
-        (lambda m: changed(m, 4, "H", 7), "version 7 of the protocol, this release of mpt reads 1 and 2; update the receiver"),
+        (
+            lambda m: changed(m, 4, "H", 7),
+            "version 7 of the protocol, this release of mpt reads 1 and 2; update the receiver",
+        ),
         (lambda m: changed(m, 20, "I", 100), "longer than the message"),
         (lambda m: changed(m, 32, "q", -3), "class 0 has -3 samples"),
         (lambda m: changed(m, 32 + 6 * 8 + 8, "d", np.nan), r"sums: nan at \[0, 0\]"),

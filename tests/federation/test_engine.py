@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 from mpt.data import load
 from mpt.federation.engine import Federation, run, run_together
 from mpt.federation.plan import Plan
+from mpt.federation.state import Handle, Model
 from mpt.learning import Settings
 from mpt.methods import METHODS, MethodError
 from mpt.scenario import PlanError, parse_events
@@ -63,6 +64,10 @@ def without_seconds(row):
     return row.seed, row.round, row.method, row.readout, scores, row.prototype_distance, sent, row.notes, row.drift
 
 
+def same(left, right):
+    return left.keys() == right.keys() and all(torch.equal(tensor, right[name]) for name, tensor in left.items())
+
+
 def test_the_same_seed_gives_the_same_rows_and_another_one_others(dataset):
     first, second = run(dataset, PLAN), run(dataset, PLAN)
     assert list(map(without_seconds, first)) == list(map(without_seconds, second))
@@ -111,21 +116,32 @@ def test_a_round_can_be_repeated_from_its_state(dataset):
     federation = Federation(dataset, replace(PLAN, methods=("mpt", "fedavg", "sdc")), torch.device("cpu"))
     state = federation.start()
     for number in range(1, 4):
-        before = {training: {k: v.clone() for k, v in m.items()} for training, m in state.models.items()}
+        before = {training: {k: v.clone() for k, v in m.tensors.items()} for training, m in state.models.items()}
         first, rows = federation.advance(state)
         second, again = federation.advance(state)
         assert first.round == number
         assert list(map(without_seconds, rows)) == list(map(without_seconds, again))
         for training, model in first.models.items():
-            assert all(torch.equal(model[k], second.models[training][k]) for k in model)
-            assert all(torch.equal(before[training][k], v) for k, v in state.models[training].items())
+            assert model != second.models[training]
+            assert same(model.tensors, second.models[training].tensors)
+            assert same(before[training], state.models[training].tensors)
         assert (first.models["held-out"] is first.models["continued"]) == (number <= 2)
+        assert (first.models["held-out"] == first.models["continued"]) == (number <= 2)
         state = first
     with pytest.raises(PlanError, match="round: 4, but the plan has 3"):
         federation.advance(state)
     fresh, _ = federation.advance(federation.start())
     other, _ = Federation(dataset, federation.plan, torch.device("cpu")).advance(federation.start())
-    assert all(torch.equal(v, other.models["held-out"][k]) for k, v in fresh.models["held-out"].items())
+    assert same(fresh.models["held-out"].tensors, other.models["held-out"].tensors)
+
+
+def test_trainings_share_a_job_where_their_models_have_the_same_handle(dataset):
+    federation = Federation(dataset, replace(PLAN, methods=("mpt", "fedavg", "live")), torch.device("cpu"))
+    state = federation.start()
+    apart = replace(state, models={t: replace(m, tensors=dict(m.tensors)) for t, m in state.models.items()})
+    assert len(federation.jobs(apart)) == len(federation.jobs(state)) == 1
+    others = {t: Model(Handle(0, number), state.models[t].tensors) for number, t in enumerate(state.models)}
+    assert len(federation.jobs(replace(state, models=others))) == 3
 
 
 def test_features_of_a_round_are_gone_with_it(dataset):

@@ -1,8 +1,9 @@
 """A server and its vehicles in one process, for tests: four of them, of which the last holds the trucks."""
 
 from mpt.fleet import Tracker
+from mpt.fleet.exchange import Failure
 from mpt.fleet.holdings import shared
-from mpt.fleet.local import LocalTransport, answering
+from mpt.fleet.local import LocalTransport
 from mpt.fleet.server import Rules, Server
 from mpt.fleet.vehicle import Vehicle, arrays
 from mpt.learning import Settings, build
@@ -21,6 +22,17 @@ def server(dataset, answers, **given):
     transport = answers if isinstance(answers, LocalTransport) else LocalTransport(answers)
     given = {"rules": Rules(wait=0.2, tries=2), **given}
     return Server(model, arrays(model.state_dict()), tracker, transport, **given)
+
+
+def answering(vehicle, *, leaves_after=None):
+    """What answers for a vehicle that may leave after a round."""
+
+    def answer(ask):
+        if leaves_after is not None and ask.round > leaves_after:
+            return Failure("it has left")
+        return vehicle.answer(ask, leaving=ask.kind == "report" and ask.round == leaves_after)
+
+    return answer
 
 
 def everybody(vehicles, **changed):

@@ -12,14 +12,14 @@ from mpt.federation.plan import Plan
 from mpt.fleet import Tracker
 from mpt.fleet.exchange import Ask, Failure, fingerprint, nbytes
 from mpt.fleet.holdings import shared
-from mpt.fleet.local import LocalTransport, answering
+from mpt.fleet.local import LocalTransport
 from mpt.fleet.server import Rules, Server
 from mpt.fleet.store import FileStore
 from mpt.fleet.vehicle import Vehicle, arrays, tensors
 from mpt.methods.mpt_x import MptX
 from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.question import Question, parts
-from tests.fleet.served import OWNER, TRAINING, TRUCK, VEHICLES, fresh
+from tests.fleet.served import OWNER, TRAINING, TRUCK, VEHICLES, answering, fresh
 
 ROUNDS = 5
 pytestmark = pytest.mark.usefixtures("one_thread", "in_float32")
@@ -84,7 +84,7 @@ def test_it_gives_what_the_one_machine_engine_gives(dataset, calm):
     federation = Federation(dataset, plan, torch.device("cpu"), methods=[method])
     state = federation.start()
     for finished in calm:
-        state, _ = federation.finish(state, dict.fromkeys(federation.jobs(state), tensors(finished.model)))
+        state, _ = federation.finish(state, federation.made(federation.jobs(state), [tensors(finished.model)]))
     assert sorted(method.given) == [3, 4, 5]
     for finished in calm[2:]:
         made = finished.outcome.reconstructions[TRUCK]

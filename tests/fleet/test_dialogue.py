@@ -7,13 +7,13 @@ torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.fleet import FleetError, Tracker
 from mpt.fleet.exchange import Failure
-from mpt.fleet.local import LocalTransport, answering
+from mpt.fleet.local import LocalTransport
 from mpt.fleet.server import Rules, Server
 from mpt.fleet.store import FileStore
 from mpt.fleet.vehicle import arrays
 from mpt.methods import find_part
 from mpt.protocol.further import is_further
-from tests.fleet.served import OWNER, TRUCK, fresh, new_vehicles
+from tests.fleet.served import OWNER, TRUCK, answering, fresh, new_vehicles
 
 METHOD = "tests/fleet/two_questions.py:Shrunk"
 pytestmark = pytest.mark.usefixtures("one_thread", "in_float32")

@@ -14,10 +14,10 @@ from mpt.fleet.exchange import Failure, Reply
 from mpt.fleet.holdings import named, samples
 from mpt.fleet.judge import judge
 from mpt.fleet.kept import packed, unpacked
-from mpt.fleet.local import LocalTransport, answering
+from mpt.fleet.local import LocalTransport
 from mpt.fleet.server import Rules
 from mpt.fleet.store import FileStore, SqliteStore
-from tests.fleet.served import OWNER, TRAINING, TRUCK, VEHICLES, everybody, fresh, new_vehicles, server
+from tests.fleet.served import OWNER, TRAINING, TRUCK, VEHICLES, answering, everybody, fresh, new_vehicles, server
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -49,7 +49,7 @@ def test_it_does_what_the_one_machine_engine_does(dataset, calm):
     state = federation.start()
     for finished in calm:
         state, rows = federation.advance(state)
-        model = state.models["held-out"]
+        model = state.models["held-out"].tensors
         apart = [np.abs(finished.model[k] - model[k].numpy()).max() for k in model]
         assert max(apart) < 1e-5
         found = judge(fresh(dataset), finished.model, finished.outcome.readout, samples(dataset.test), dataset.classes)

@@ -8,10 +8,10 @@ import pytest
 pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.fleet.exchange import Failure, Node
-from mpt.fleet.local import LocalTransport, answering
+from mpt.fleet.local import LocalTransport
 from mpt.fleet.server import Rules
 from mpt.fleet.store import FileStore
-from tests.fleet.served import OWNER, TRUCK, everybody, new_vehicles, server
+from tests.fleet.served import OWNER, TRUCK, answering, everybody, new_vehicles, server
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

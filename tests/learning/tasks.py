@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="mpt.learning needs torch, which is not installed")
 
-from mpt.learning import build
+from mpt.learning import RunningAverage, build
 
 
 def stripes(n, *, seed, size=28, channels=1, num_classes=4):
@@ -31,3 +31,10 @@ def same_state(a, b):
 
 def copied(model):
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def average(states, weights, *, batchnorm):
+    running = RunningAverage(batchnorm)
+    for state, weight in zip(states, weights, strict=True):
+        running.add(state, weight)
+    return running.state()

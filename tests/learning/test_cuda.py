@@ -4,9 +4,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="mpt.learning needs torch, which is not installed")
 
-from mpt.learning import Settings, average, embed, fedlc, generator, train
+from mpt.learning import Settings, embed, fedlc, generator, train
 
-from .tasks import copied, small, stripes
+from .tasks import average, copied, small, stripes
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 

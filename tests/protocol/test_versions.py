@@ -59,7 +59,9 @@ def test_two_versions_back_are_refused_by_name(recorded):
     assert outcome.answered == ("a", "c")
     (refused,) = [decision for decision in outcome.decisions if decision.what == "refused"]
     assert "van 7" in str(refused)
-    assert f"version {VERSION - 2} of the protocol, this release of mpt reads {VERSION - 1} and {VERSION}" in refused.why
+    assert (
+        f"version {VERSION - 2} of the protocol, this release of mpt reads {VERSION - 1} and {VERSION}" in refused.why
+    )
     assert "update the sender" in refused.why
 
 

@@ -1,7 +1,7 @@
 """A method on a made-up federation, with all that it asks and gives written down."""
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -13,13 +13,14 @@ from mpt.checking.vehicles import apart, carried
 from mpt.checking.world import PLAN, World
 from mpt.checkpoint import Checkpoint, load, save
 from mpt.core.validation import Floats, Ints
-from mpt.federation.engine import State
 from mpt.federation.scoring import evaluate
+from mpt.federation.state import State
 from mpt.federation.stored import predictions
 from mpt.federation.view import views
 from mpt.methods import Method, MethodError
 from mpt.methods.method import Now
 from mpt.protocol.local import Answer, Local
+from mpt.protocol.parts import Part, parts_of
 from mpt.tables import Tables
 
 Make = Callable[[], Method]
@@ -65,8 +66,8 @@ class Seen:
 class Observed:
     """A method as the judge sees it, which writes down what goes through it."""
 
-    def __init__(self, method: Method, seen: Seen, test: Callable[[], Floats], isolated: bool) -> None:
-        self.method, self.seen, self.test, self.isolated = method, seen, test, isolated
+    def __init__(self, make: Make, method: Method, seen: Seen, test: Callable[[], Floats], isolated: bool) -> None:
+        self.make, self.method, self.seen, self.test, self.isolated = make, method, seen, test, isolated
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.method, name)
@@ -106,7 +107,11 @@ class Observed:
 
             return now.ask(question, noted)
 
-        watched = replace(now, reference=reference, ask=ask)
+        def summed(part: Part, arrays: Mapping[str, Floats]) -> dict[str, Floats]:
+            installed = parts_of(self.make())[part.name] if self.isolated else part
+            return replace(watched, summed=None).total(installed.answer, **arrays)
+
+        watched = replace(now, reference=reference, ask=ask, summed=summed)
         return watched
 
 
@@ -128,7 +133,7 @@ def observe(make: Make, world: World, *, isolated: bool = False, resumed: bool =
         before = stored if number == PLAN.depart_at else before
         training = method.training
         mine = views(world.presence, number, {training: stored}, {} if before is None else {training: before})
-        watched: Any = Observed(method, seen, partial(getattr, stored, "test"), isolated)
+        watched: Any = Observed(make, method, seen, partial(getattr, stored, "test"), isolated)
         _, kept, anchor = evaluate(PLAN, number, [watched], mine, kept, anchor)
         if resumed:
             kept, method = _written_and_read(number, kept), make()

@@ -1,10 +1,10 @@
 """The whole federation on one machine, all trainings in lockstep: train, average, re-embed, read out every method."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from itertools import count, islice
 
 import numpy as np
 import torch
@@ -17,8 +17,9 @@ from mpt.federation.grouped import Groups, chunks, group
 from mpt.federation.partition import Partition, PartitionError, by_vehicle, concentrate
 from mpt.federation.plan import Plan
 from mpt.federation.presence import Presence
-from mpt.federation.rows import Anchor, Row
+from mpt.federation.rows import Row
 from mpt.federation.scoring import evaluate
+from mpt.federation.state import Handle, JobKey, Model, State, Trained
 from mpt.federation.trainers import fast_trainer
 from mpt.federation.trainings import TRAININGS, Job, Samples, Trainer, participants, train_plain
 from mpt.federation.view import ServerView, views
@@ -34,27 +35,6 @@ Progress = Callable[[int, Sequence[Row]], None]
 """Called after every round with its number and its rows."""
 
 
-@dataclass(frozen=True, eq=False)
-class State:
-    """A federation between two rounds; with the dataset and the plan, all that the next round depends on.
-
-    Nothing in it is changed once it is made. Trainings that do not differ yet have the same object as their model.
-
-    Attributes:
-        round: the last one that is done; 0 before the first.
-        models: each training's global model, as a state dict.
-        earlier: those in the round of the departure; empty before it.
-        kept: what the server keeps for each method, by its name.
-        anchor: where the held-out training's prototypes were at departure; None before it.
-    """
-
-    round: int
-    models: dict[Training, dict[str, Tensor]]
-    earlier: dict[Training, dict[str, Tensor]] = field(default_factory=dict)
-    kept: dict[str, Any] = field(default_factory=dict)
-    anchor: Anchor | None = None
-
-
 def run(
     dataset: Dataset,
     plan: Plan,
@@ -64,13 +44,7 @@ def run(
     trainer: Trainer | None = None,
 ) -> list[Row]:
     """All rows of one seed."""
-    federation = Federation(dataset, plan, torch.device(device), trainer)
-    rows: list[Row] = []
-    for state, new in rounds(federation, federation.start()):
-        rows.extend(new)
-        if progress is not None:
-            progress(state.round, new)
-    return rows
+    return run_together(dataset, [plan], device=device, progress=progress, trainer=trainer)[0]
 
 
 def rounds(federation: "Federation", state: State) -> Iterator[tuple[State, list[Row]]]:
@@ -102,15 +76,12 @@ def rounds_together(
             coming = [f.trained(s, mine) for f, s, mine in zip(federations, coming, trained, strict=True)]
 
 
-Trained = dict["JobKey", dict[str, Tensor]]
-
-
 def _train_together(federations: Sequence["Federation"], states: Sequence[State]) -> list[Trained]:
     jobs = [f.jobs(state) for f, state in zip(federations, states, strict=True)]
     first = federations[0]
     with precisely(first.plan.precision):
         models = iter(first.train(first.model, [job for some in jobs for job in some.values()]))
-    return [{key: next(models) for key in some} for some in jobs]
+    return [f.made(some, islice(models, len(some))) for f, some in zip(federations, jobs, strict=True)]
 
 
 def _begin_together(federations: Sequence["Federation"], states: Sequence[State], trained: Sequence[Trained]) -> None:
@@ -132,14 +103,15 @@ def run_together(
     *,
     device: str = "cpu",
     progress: Progress | None = None,
+    trainer: Trainer | None = None,
     methods: Sequence[Method] = (),
 ) -> list[list[Row]]:
     """All rows of several plans that share the backbone and the settings of training, advanced round by round.
 
-    On a GPU all vehicles of all of them train side by side. `progress` gets the rows of all plans, `methods` stand in
-    for those that the plans name.
+    On a GPU all vehicles of all of them train side by side. `progress` gets the rows of all plans; `trainer` and
+    `methods` stand in for those that the plans name.
     """
-    federations = [Federation(dataset, plan, torch.device(device), methods=methods) for plan in plans]
+    federations = [Federation(dataset, plan, torch.device(device), trainer, methods) for plan in plans]
     if len({(p.backbone, p.settings, p.rounds, p.engine, p.precision) for p in plans}) != 1:
         raise PlanError("plans: they differ in backbone, training, rounds, engine or precision, should be the same")
     rows = [list[Row]() for _ in plans]
@@ -149,22 +121,6 @@ def run_together(
         if progress is not None:
             progress(states[0].round, [row for some in new for row in some])
     return rows
-
-
-class JobKey(NamedTuple):
-    """What sets the jobs of a round apart.
-
-    Attributes:
-        start: the identity of the global model they start from.
-        who: the vehicles that take part.
-        held_out: whether the remaining samples are held out.
-        calibrates: whether vehicles train with FedLC's loss.
-    """
-
-    start: int
-    who: tuple[int, ...]
-    held_out: bool
-    calibrates: bool
 
 
 @dataclass
@@ -184,10 +140,11 @@ class Federation:
     methods: Sequence[Method] = ()
     record: Callable[[int, Mapping[Training, ServerView]], None] | None = None
     partition: Partition = field(init=False)
-    _earlier: dict[int, Features] = field(default_factory=dict, init=False)
-    _begun: dict[int, Features] = field(default_factory=dict, init=False)
+    _numbers: Iterator[int] = field(default_factory=count, init=False)
+    _earlier: dict[Handle, Features] = field(default_factory=dict, init=False)
+    _begun: dict[Handle, Features] = field(default_factory=dict, init=False)
     _groups: tuple[tuple[int, ...], Groups | None] = field(default=((), None), init=False)
-    _loaded: dict[str, Tensor] | None = field(default=None, init=False)
+    _loaded: Model | None = field(default=None, init=False)
     _folded: FoldedEmbedder | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -281,16 +238,15 @@ class Federation:
 
     def start(self) -> State:
         """Before the first round: one new model for all trainings."""
-        fresh = dict(self._build().state_dict())
+        fresh = Model(Handle(0, next(self._numbers)), dict(self._build().state_dict()))
         return State(0, dict.fromkeys(self.trainings, fresh))
 
     def advance(self, state: State) -> tuple[State, list[Row]]:
         """The next round, and its rows in the order of the methods; none where the plan does not read it out."""
         jobs = self.jobs(state)
-        trained = self.train(self.model, list(jobs.values()))
-        return self.finish(state, dict(zip(jobs, trained, strict=True)))
+        return self.finish(state, self.made(jobs, self.train(self.model, list(jobs.values()))))
 
-    def jobs(self, state: State) -> dict["JobKey", Job]:
+    def jobs(self, state: State) -> dict[JobKey, Job]:
         """What is to be trained in the next round; trainings that do not differ share a job."""
         number = state.round + 1
         if number > self.plan.rounds:
@@ -300,23 +256,30 @@ class Federation:
             key = self._key(state, training)
             samples = self.without_rare if key.held_out else self.vehicles
             chosen = {v: samples[v] for v in key.who}
-            start = state.models[training]
+            start = state.models[training].tensors
             jobs[key] = Job(start, chosen, self.plan.settings, self.plan.seed, number, key.calibrates)
         return jobs
 
-    def trained(self, state: State, trained: Mapping["JobKey", dict[str, Tensor]]) -> State:
+    def made(self, jobs: Mapping[JobKey, Job], trained: Iterable[dict[str, Tensor]]) -> Trained:
+        """What a trainer gave for the jobs of a round, one state dict a job, as models."""
+        return {
+            key: Model(Handle(job.round, next(self._numbers)), tensors)
+            for (key, job), tensors in zip(jobs.items(), trained, strict=True)
+        }
+
+    def trained(self, state: State, trained: Trained) -> State:
         """The next round before any method has looked at it: enough to go on training."""
         return State(state.round + 1, {t: trained[self._key(state, t)] for t in self.trainings})
 
-    def begin(self, state: State, trained: Mapping["JobKey", dict[str, Tensor]]) -> None:
+    def begin(self, state: State, trained: Trained) -> None:
         """Before `finish`: on a GPU, begin to embed what the next round is read out of."""
         if self.device.type == "cpu" or not self.plan.evaluates(state.round + 1):
             return
         for training, model in self.trained(state, trained).models.items():
-            features = self._begun[id(model)] = self._features(model)
+            features = self._begun[model.handle] = self._features(model)
             features.begin(self.presence.here(training, state.round + 1))
 
-    def finish(self, state: State, trained: Mapping["JobKey", dict[str, Tensor]]) -> tuple[State, list[Row]]:
+    def finish(self, state: State, trained: Trained) -> tuple[State, list[Row]]:
         """The next round, given its new global models."""
         number, models = state.round + 1, self.trained(state, trained).models
         earlier = models if number == self.plan.depart_at else state.earlier
@@ -333,35 +296,35 @@ class Federation:
         here = self.presence.here(training, number)
         return participants(here, self.plan.participation, seed=self.plan.seed, round=number)
 
-    def _key(self, state: State, training: Training) -> "JobKey":
+    def _key(self, state: State, training: Training) -> JobKey:
         number = state.round + 1
         return JobKey(
-            id(state.models[training]),
+            state.models[training].handle,
             self.participants(training, number),
             self.presence.holds_out(training, number),
             TRAININGS[training].calibrates,
         )
 
     def _seen(
-        self, number: int, models: dict[Training, dict[str, Tensor]], earlier: dict[Training, dict[str, Tensor]]
+        self, number: int, models: Mapping[Training, Model], earlier: Mapping[Training, Model]
     ) -> dict[Training, ServerView]:
         """What the server sees of each training; trainings that do not differ share it."""
-        self._earlier = {id(m): self._features(m) for m in earlier.values()}
-        features = {id(m): self._features(m) for m in models.values()}
+        self._earlier = {m.handle: self._features(m) for m in earlier.values()}
+        features = {m.handle: self._features(m) for m in models.values()}
         self._begun.clear()
-        current = {t: features[id(models[t])] for t in self.trainings}
-        return views(self.presence, number, current, {t: self._earlier[id(m)] for t, m in earlier.items()})
+        current = {t: features[models[t].handle] for t in self.trainings}
+        return views(self.presence, number, current, {t: self._earlier[m.handle] for t, m in earlier.items()})
 
-    def _features(self, model: dict[str, Tensor]) -> Features:
+    def _features(self, model: Model) -> Features:
         """Those that are there already, or new ones."""
-        return self._earlier.get(id(model)) or self._begun.get(id(model)) or Features(self, model)
+        return self._earlier.get(model.handle) or self._begun.get(model.handle) or Features(self, model)
 
-    def embed(self, state: dict[str, Tensor], *several: Tensor) -> list[Tensor]:
+    def embed(self, model: Model, *several: Tensor) -> list[Tensor]:
         """(N, d) features of each of several lots of images that are on the device, in float64."""
-        if self._loaded is not state:
-            self._embedder.load_state_dict(state)
+        if self._loaded != model:
+            self._embedder.load_state_dict(model.tensors)
             self._folded = FoldedEmbedder(self._embedder) if self._folds else None
-            self._loaded = state
+            self._loaded = model
         if self._folded is not None:
             return [rows.double() for rows in self._folded.many(several)]
         if len(several) > 1 and self.device.type != "cpu":

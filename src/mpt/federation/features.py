@@ -14,6 +14,7 @@ from mpt.core import ClassStatistics, CrossStatistics
 from mpt.core.validation import Floats, Ints
 from mpt.federation.grouped import ENTRIES, cross_statistics, statistics
 from mpt.federation.metrics import confusion_matrix
+from mpt.federation.state import Model
 from mpt.federation.stored import predictions
 from mpt.methods import MethodError
 from mpt.methods.method import Readout
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Embedding(Protocol):
-    """What one model makes of the samples, computed or read from a record."""
+    """What one model makes of the samples, computed or read from a record; it equals itself and nothing else."""
 
     @property
     def seconds(self) -> float:
@@ -75,7 +76,7 @@ class Features:
         seconds: that embedding took so far.
     """
 
-    def __init__(self, federation: "Federation", model: dict[str, Tensor]) -> None:
+    def __init__(self, federation: "Federation", model: Model) -> None:
         self.federation, self.model = federation, model
         self.seconds = 0.0
         self._vehicles: dict[int, Tensor] = {}
@@ -168,7 +169,8 @@ class Features:
     @cached_property
     def head(self) -> tuple[Floats, Floats]:
         """The head's weight (C, d) and bias (C,)."""
-        return _array(self.model["head.weight"].double()), _array(self.model["head.bias"].double())
+        tensors = self.model.tensors
+        return _array(tensors["head.weight"].double()), _array(tensors["head.bias"].double())
 
     def confusions(self, readouts: Sequence[Readout]) -> list[Ints]:
         """(C, C) each: the test samples by label and prediction.

@@ -49,10 +49,9 @@ def evaluate(
             mine = drift if method.training == "held-out" else None
             unscored.extend(scorer.rows(method, seen[method.training], kept, mine))
         confusions = {
-            id(one): iter(one.features.confusions([u.readout for u in unscored if u.seen is one]))
-            for one in seen.values()
+            one: iter(one.features.confusions([u.readout for u in unscored if u.seen is one])) for one in seen.values()
         }
-    rows = [u.row(score(next(confusions[id(u.seen)]), plan.rare)) for u in unscored]
+    rows = [u.row(score(next(confusions[u.seen]), plan.rare)) for u in unscored]
     return rows, kept, anchor
 
 

@@ -108,25 +108,25 @@ class Pool:
 
     images: Tensor | None = None
     labels: Tensor | None = None
-    _first: dict[int, tuple[int, Samples]] = field(default_factory=dict)
+    _first: dict[Samples, int] = field(default_factory=dict)
 
     def hold(self, jobs: Sequence[Job]) -> None:
         """Take in what the jobs train on; what is there already stays where it is."""
-        new = {id(s): s for job in jobs for s in job.vehicles.values() if id(s) not in self._first}
+        new = list(dict.fromkeys(s for job in jobs for s in job.vehicles.values() if s not in self._first))
         if not new:
             return
         size = 0 if self.labels is None else len(self.labels)
-        for key, samples in new.items():
-            self._first[key] = size, samples
+        for samples in new:
+            self._first[samples] = size
             size += len(samples.labels)
-        images = [s.images.permute(0, 2, 3, 1) for s in new.values()]
-        labels = [s.labels for s in new.values()]
+        images = [s.images.permute(0, 2, 3, 1) for s in new]
+        labels = [s.labels for s in new]
         self.images = torch.cat(images if self.images is None else [self.images, *images]).contiguous()
         self.labels = torch.cat(labels if self.labels is None else [self.labels, *labels])
 
     def rows(self, samples: Samples) -> "np.ndarray[Any, np.dtype[np.int64]]":
         """Where a vehicle's samples are."""
-        first = self._first[id(samples)][0]
+        first = self._first[samples]
         return np.arange(first, first + len(samples.labels))
 
 

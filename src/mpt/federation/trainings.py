@@ -42,9 +42,12 @@ TRAININGS: dict[Training, Rules] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Samples:
-    """One vehicle's training samples, on the device: images (n, C, H, W) uint8, labels (n,)."""
+    """One vehicle's training samples, on the device: images (n, C, H, W) uint8, labels (n,).
+
+    They equal themselves and no others, so that who keeps something of them may know them by themselves.
+    """
 
     images: Tensor
     labels: Tensor

@@ -153,7 +153,7 @@ def views(
     result = {}
     for training, mine in features.items():
         here, leaving = presence.here(training, number), presence.leaving(training, number)
-        key = (id(mine), here, leaving, presence.gone(training, number))
+        key = (mine, here, leaving, presence.gone(training, number))
         if key not in seen:
             held_out = (presence.plan.rare,) if presence.holds_out(training, number) else ()
             seen[key] = ServerView(presence.plan, number, mine, before.get(training), here, leaving, held_out)

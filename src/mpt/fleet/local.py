@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mpt.fleet.exchange import Ask, Failure, Node, Reply
-from mpt.fleet.vehicle import Vehicle
 
 Answers = Callable[[Ask], Reply | Failure]
 """What answers at a node."""
@@ -35,18 +34,3 @@ class LocalTransport:
                 yield node, self.vehicles[node](ask.to(node))
             except Exception as error:
                 yield node, Failure(f"{type(error).__name__}: {error}")
-
-
-def answering(
-    vehicle: Vehicle, *, fails: Callable[[Ask], bool] = lambda _: False, leaves_after: int | None = None
-) -> Answers:
-    """A vehicle that may fail, and that leaves after a round."""
-
-    def answer(ask: Ask) -> Reply | Failure:
-        if leaves_after is not None and ask.round > leaves_after:
-            return Failure("it has left")
-        if fails(ask):
-            return Failure("it failed")
-        return vehicle.answer(ask, leaving=ask.kind == "report" and ask.round == leaves_after)
-
-    return answer

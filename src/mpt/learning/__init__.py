@@ -1,12 +1,12 @@
 """What a vehicle computes, in torch: backbones, local training, features; and the average of the vehicles' models."""
 
 from mpt.learning.augmentation import AUGMENTATIONS, normalise
-from mpt.learning.averaging import RunningAverage, average, batchnorm_prefixes
+from mpt.learning.averaging import RunningAverage, batchnorm_prefixes
 from mpt.learning.backbones import BACKBONES, Classifier, build
 from mpt.learning.errors import LearningError
 from mpt.learning.losses import Loss, cross_entropy, fedlc
 from mpt.learning.randomness import derive_seed, generator, numpy_generator
-from mpt.learning.training import Settings, Trained, embed, predict_logits, train
+from mpt.learning.training import Settings, Trained, embed, train
 
 __all__ = [
     "AUGMENTATIONS",
@@ -17,7 +17,6 @@ __all__ = [
     "RunningAverage",
     "Settings",
     "Trained",
-    "average",
     "batchnorm_prefixes",
     "build",
     "cross_entropy",
@@ -27,6 +26,5 @@ __all__ = [
     "generator",
     "normalise",
     "numpy_generator",
-    "predict_logits",
     "train",
 ]

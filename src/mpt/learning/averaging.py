@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from itertools import zip_longest
 
 import torch
 from torch import Tensor, nn
@@ -26,24 +25,6 @@ def batchnorm_prefixes(model: nn.Module) -> tuple[str, ...]:
         for name, module in model.named_modules()
         if isinstance(module, _BatchNorm) and module.running_mean is not None
     )
-
-
-def average(
-    states: Iterable[State], weights: Iterable[float], *, batchnorm: nn.Module | Iterable[str]
-) -> dict[str, Tensor]:
-    """The weighted mean of several vehicles' models; see `RunningAverage`, which does it one vehicle at a time.
-
-    Args:
-        states: the vehicles' state dicts; an iterator that yields one after the other will do.
-        weights: their numbers of samples, as many as there are states.
-        batchnorm: the model, or the names of its BatchNorm layers as `batchnorm_prefixes` gives them.
-    """
-    running = RunningAverage(batchnorm)
-    for state, weight in zip_longest(states, weights):
-        if state is None or weight is None:
-            raise LearningError("states, weights: not as many of one as of the other, each vehicle should have both")
-        running.add(state, weight)
-    return running.state()
 
 
 class RunningAverage:

@@ -1,10 +1,10 @@
-"""A vehicle's work on its own data: local epochs, and features and logits under the current model.
+"""A vehicle's work on its own data: local epochs, and features under the current model.
 
 This is the readable reference: one vehicle after the other, one batch after the other.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from mpt.learning.errors import LearningError
 from mpt.learning.losses import Loss, cross_entropy, fedlc
 from mpt.learning.randomness import isolated
 
-__all__ = ["Loss", "Settings", "Trained", "cross_entropy", "embed", "fedlc", "predict_logits", "train"]
+__all__ = ["Loss", "Settings", "Trained", "cross_entropy", "embed", "fedlc", "train"]
 
 
 def embed_batch(model: Classifier) -> int:
@@ -144,27 +144,16 @@ def batches(n: int, batch_size: int) -> Iterator[slice]:
 
 def embed(model: Classifier, images: Tensor, batch_size: int | None = None) -> Tensor:
     """The features (N, d) of uint8 images (N, C, H, W), in evaluation mode, without gradients."""
-    return _batched(model, model.features, images, batch_size, model.dim)
-
-
-def predict_logits(model: Classifier, images: Tensor, batch_size: int | None = None) -> Tensor:
-    """The logits (N, num_classes) of uint8 images (N, C, H, W), in evaluation mode, without gradients."""
-    return _batched(model, model, images, batch_size, model.num_classes)
-
-
-def _batched(
-    model: Classifier, function: Callable[[Tensor], Tensor], images: Tensor, batch_size: int | None, width: int
-) -> Tensor:
     check_images(model, images)
     batch_size = embed_batch(model) if batch_size is None else batch_size
     if batch_size < 1:
         raise LearningError(f"batch_size: {batch_size}, should be at least 1")
     dtype = model.head.weight.dtype
-    rows = torch.empty((len(images), width), dtype=dtype, device=images.device)
+    rows = torch.empty((len(images), model.dim), dtype=dtype, device=images.device)
     with _mode(model, training=False), torch.no_grad():
         for start in range(0, len(images), batch_size):
             batch = slice(start, start + batch_size)
-            rows[batch] = function(normalise(images[batch], dtype))
+            rows[batch] = model.features(normalise(images[batch], dtype))
     return rows
 
 

@@ -105,10 +105,11 @@ class Now:
         known, names = part_of(part), tuple(arrays)
         if self.summed is not None:
             return self.summed(known, arrays)
+        about = self.round, self.num_classes, self.departed
 
         def answer(question: bytes, local: Local) -> bytes:
             sent = dict(zip(names, unpack(question) if question else (), strict=True))
-            return known.made(Asked(self.round, self.num_classes, self.departed, sent), local)
+            return known.made(Asked(*about, sent), local)
 
         sums = total(self.ask(pack(*arrays.values()) if arrays else b"", answer))
         return dict(zip(known.shapes, sums, strict=True))
@@ -164,9 +165,6 @@ class Traits:
             if name != "version" and not isinstance(value, bool):
                 raise StatisticsError(f"{name}: {value!r}, should be True or False")
         return cls(**said)
-
-
-Deposits = tuple[Deposit, ...]
 
 
 class Asks(NamedTuple):

@@ -1,7 +1,9 @@
 """A real SuperLink with TLS and authentication and real SuperNodes, on loopback: what can happen, in one story."""
 
 import json
+import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 for package in ("torch", "flwr", "cryptography"):
     pytest.importorskip(package, reason="the extra fleet is not installed")
 
-from mpt.fleet.flower.loopback import Loopback
+from mpt.fleet.flower.loopback import CONNECTION, Loopback, family, program
 from mpt.fleet.flower.supernode import leave_path
 from mpt.fleet.leave import LeaveFile
 from mpt.fleet.status import read_status
@@ -33,6 +35,21 @@ OWNER, TRUCK, VEHICLES = "v5", 2, 6
 
 def lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def state_of(net, run):
+    """The run's status, as Flower has it: "running", "finished:completed", ..."""
+    command = [program("flwr"), "list", CONNECTION, "--run-id", run, "--format", "json"]
+    said = subprocess.run(command, cwd=net.folder, env=net.environment, capture_output=True, text=True, check=True)
+    return json.loads(said.stdout[said.stdout.index("{") :])["runs"][0]["status"]
+
+
+def kill_server_app(net):
+    """End the server's app, and nothing else, with SIGKILL."""
+    for pid in family(net.processes["superlink"].pid):
+        command = Path(f"/proc/{pid}/cmdline")
+        if command.exists() and b"flwr-serverapp" in command.read_bytes():
+            os.kill(pid, signal.SIGKILL)
 
 
 class Story:
@@ -112,7 +129,7 @@ def test_a_fleet_that_much_happens_to(tmp_path):
         assert story.decided("returned")[0]["vehicle"] == lost
 
         before = story.rounds[-1]
-        net.kill_server_app()
+        kill_server_app(net)
         story.run(40)
         story.wait(lambda: story.decided("resumed", since=before) and story.rounds[-1] > before)
 
@@ -121,7 +138,7 @@ def test_a_fleet_that_much_happens_to(tmp_path):
         net.start_superlink()
         run = story.run(before + 2)
         story.wait(lambda: len(story.decided("resumed")) == 2 and story.rounds[-1] == before + 2)
-        story.wait(lambda: net.state_of(run) == "finished:completed", 90)
+        story.wait(lambda: state_of(net, run) == "finished:completed", 90)
 
         assert sorted(set(story.rounds)) == list(range(1, before + 3))
         status = read_status(open_store(story.state))

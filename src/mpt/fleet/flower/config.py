@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from mpt.fleet.server import Rules
 from mpt.learning import Settings
 from mpt.learning.augmentation import AUGMENTATIONS
-from mpt.methods import FLEET_METHODS, MethodError, file_of, find_on_fleet
+from mpt.methods import MethodError, file_of, find_on_fleet
 from mpt.tracking.errors import FleetError
 from mpt.tracking.settings import Settings as TrackerSettings
 
@@ -99,8 +99,8 @@ class AppConfig:
     tries: int = _least(3, "of a round that is short of updates, before the server stops", 1)
     method: str = _setting(
         "mpt",
-        "how departed classes are tracked: one of mpt methods, or path.py:Class of your own, bundled with the app",
-        f"{', '.join(FLEET_METHODS)}, another of mpt methods that no server need be told more for, or path.py:Class",
+        "how departed classes are tracked; mpt-x measures how features move; see docs/fleet.md",
+        "one of mpt methods but the references, or path.py:Class of your own, bundled with the app",
         _runs_on_fleet,
     )
     grace: int = _least(3, "rounds that a vehicle may miss in a row before it is departed", 0)

@@ -115,11 +115,6 @@ class Loopback:
             raise FleetError(f"flwr run: {answer.get('error-message')}")
         return str(answer["run-id"])
 
-    def state_of(self, run: str) -> str:
-        """The run's status, as Flower has it: "running", "finished:completed", ..."""
-        said = self._flwr("list", CONNECTION, "--run-id", run, "--format", "json")
-        return str(json.loads(said[said.index("{") :])["runs"][0]["status"])
-
     def stop(self, name: str, number: int = signal.SIGKILL) -> None:
         """End what was started under this name, and all that it has started, by their group."""
         process = self.processes.pop(name, None)
@@ -136,12 +131,6 @@ class Loopback:
         """What still runs of all that was started here: a client's process can outlive its SuperNode."""
         mark = f"FLWR_HOME={self.folder / 'flower'}".encode()
         return [pid for pid in _pids() if pid != os.getpid() and mark in _read(pid, "environ").split(b"\0")]
-
-    def kill_server_app(self) -> None:
-        """End the server's app, and nothing else, with SIGKILL."""
-        for pid in family(self.processes["superlink"].pid):
-            if "flwr-serverapp" in command_of(pid):
-                os.kill(pid, signal.SIGKILL)
 
     def log(self, name: str) -> str:
         """What a process has printed."""
@@ -264,11 +253,6 @@ def family(pid: int) -> list[int]:
         found.append(one)
         stack += parents.get(one, [])
     return found[::-1]
-
-
-def command_of(pid: int) -> str:
-    """What a process was started with."""
-    return _read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace")
 
 
 def _pids() -> list[int]:

@@ -1,0 +1,76 @@
+"""A federation between two rounds: its models, each known by a handle, and what methods keep."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from mpt.federation.rows import Anchor
+from mpt.methods.method import Training
+
+
+class Handle(NamedTuple):
+    """What a global model is known by in its federation, also after it was written and read again.
+
+    Attributes:
+        round: the one that made it; 0 of the model that training begins with.
+        number: how many the federation had made before; a round that is trained again gives models with other numbers.
+    """
+
+    round: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Model:
+    """A global model; two are the same where their handles are.
+
+    Attributes:
+        handle: what it is known by.
+        tensors: its state dict.
+    """
+
+    handle: Handle
+    tensors: dict[str, Tensor] = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A federation between two rounds; with the dataset and the plan, all that the next round depends on.
+
+    Nothing in it is changed once it is made. Trainings that do not differ yet have the same model.
+
+    Attributes:
+        round: the last one that is done; 0 before the first.
+        models: each training's global model.
+        earlier: those in the round of the departure; empty before it.
+        kept: what the server keeps for each method, by its name.
+        anchor: where the held-out training's prototypes were at departure; None before it.
+    """
+
+    round: int
+    models: dict[Training, Model]
+    earlier: dict[Training, Model] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
+    anchor: Anchor | None = None
+
+
+class JobKey(NamedTuple):
+    """What sets the jobs of a round apart.
+
+    Attributes:
+        start: of the global model they start from.
+        who: the vehicles that take part.
+        held_out: whether the remaining samples are held out.
+        calibrates: whether vehicles train with FedLC's loss.
+    """
+
+    start: Handle
+    who: tuple[int, ...]
+    held_out: bool
+    calibrates: bool
+
+
+Trained = Mapping[JobKey, Model]
+"""The global models that a round has made."""
