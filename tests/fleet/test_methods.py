@@ -11,11 +11,17 @@ torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 from mpt.federation.engine import Federation
 from mpt.federation.plan import Plan
 from mpt.fleet import FleetError, Tracker
+from mpt.fleet import export as exporting
+from mpt.fleet.holdings import samples
 from mpt.fleet.local import LocalTransport
 from mpt.fleet.server import Rules, Server
-from mpt.fleet.vehicle import arrays, tensors
+from mpt.fleet.status import read_status
+from mpt.fleet.store import FileStore
+from mpt.fleet.vehicle import arrays, load, tensors
+from mpt.learning import embed
 from mpt.methods import METHODS, find_method
 from mpt.methods.method import Traits
+from mpt.tracking.prototypes import readout_of
 from tests.fleet.served import TRAINING, TRUCK, VEHICLES, everybody, fresh, new_vehicles
 
 ROUNDS = 4
@@ -67,7 +73,8 @@ def on_one_machine(dataset, method, rounds):
     federation = Federation(dataset, plan, torch.device("cpu"), methods=[noted])
     state = federation.start()
     for finished in rounds:
-        state, _ = federation.finish(state, dict.fromkeys(federation.jobs(state), tensors(finished.model)))
+        jobs = federation.jobs(state)
+        state, _ = federation.finish(state, federation.made(jobs, [tensors(finished.model)] * len(jobs)))
     return noted.given
 
 
@@ -98,3 +105,67 @@ def test_it_gives_what_it_gives_on_one_machine(dataset, name):
 def test_what_no_server_knows_is_refused(name):
     with pytest.raises(FleetError, match="no server knows"):
         Tracker(num_classes=3, dim=4, method=name)
+
+
+@pytest.mark.parametrize("name", ["icarl", "ccvr"])
+def test_a_readout_is_stored_shown_and_exported(dataset, name, tmp_path):
+    model, store = fresh(dataset), FileStore(tmp_path)
+    built = {"in_channels": model.in_channels, "image_size_used": model.image_size}
+    key = {"backbone": "cnn3", "class_names": list(dataset.classes), **built}
+    server = served(dataset, name, everybody(new_vehicles(dataset)), store=store, key=key)
+    last = list(server.rounds(3))[-1]
+    found = exporting.read(store)
+    images = samples(dataset.test).images
+    load(model, last.model)
+    features = embed(model, images).double().numpy()
+    with torch.no_grad():
+        classes = found.deployed()(images).argmax(dim=1).numpy()
+    assert np.mean(classes == last.outcome.readout.predict(features)) > 0.98
+    assert found.metadata.tracked == ("truck",)
+    status = read_status(store)
+    (tracked,) = [c.tracked for c in status.classes if c.tracked is not None]
+    assert tracked.state == "departed"
+    again = served(dataset, name, everybody(new_vehicles(dataset)), store=store, key=key)
+    assert again.resume() == 3
+    np.testing.assert_array_equal(readout_of(again.tracker.state).weight, last.outcome.readout.weight)
+
+
+def test_vehicles_train_as_the_method_says(dataset):
+    """FedLC's loss, on a fleet and on one machine; it is another than without."""
+    plan = Plan(
+        rare=TRUCK, methods=("fedlc",), vehicles=VEHICLES, remaining=0.1, rounds=4, depart_at=2, eval_every=4,
+        settings=TRAINING, engine="plain",
+    )  # fmt: skip
+    federation = Federation(dataset, plan, torch.device("cpu"))
+    state = federation.start()
+    server = served(dataset, "fedlc", everybody(new_vehicles(dataset)))
+    other = next(iter(served(dataset, "fedavg", everybody(new_vehicles(dataset))).rounds(1))).model
+    for finished in server.rounds(3):
+        state, _ = federation.advance(state)
+        model = state.models["fedlc"].tensors
+        assert max(np.abs(finished.model[k] - model[k].numpy()).max() for k in model) < 1e-5
+        assert np.abs(finished.model["head.weight"] - other["head.weight"]).max() > 1e-4
+    assert server.tracker.held_out == ()
+
+
+def test_a_method_that_raises_does_not_stop_the_fleet(dataset, tmp_path):
+    path = tmp_path / "bad.py"
+    path.write_text(
+        "class Bad:\n"
+        "    name, training, needs_departure = 'bad', 'held-out', True\n"
+        "    def depart(self, now):\n        return now.prototype()\n"
+        "    def track(self, kept, now):\n        raise ValueError('no idea')\n"
+        "class Unstorable(Bad):\n"
+        "    def depart(self, now):\n        return open\n"
+        "class Asks(Bad):\n"
+        "    def track(self, kept, now):\n        return kept, list(now.ask(b'', print))[0]\n"
+    )
+    for name, said in {"Bad": "ValueError: no idea", "Asks": "use now.total"}.items():
+        last = list(served(dataset, f"{path}:{name}", everybody(new_vehicles(dataset))).rounds(3))[-1]
+        assert any(said in problem and "as by mpt" in problem for problem in last.outcome.problems)
+        assert last.outcome.tracked == (TRUCK,)
+        assert np.isfinite(last.outcome.prototypes[TRUCK]).all()
+    rounds = list(served(dataset, f"{path}:Unstorable", everybody(new_vehicles(dataset))).rounds(3))
+    (decision,) = [d for finished in rounds for d in finished.outcome.decisions if d.what == "fallback"]
+    assert "which cannot be stored" in decision.why
+    assert rounds[-1].outcome.tracked == (TRUCK,)

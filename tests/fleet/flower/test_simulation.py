@@ -16,7 +16,7 @@ from mpt.fleet.store import open_store
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["mpt", "mpt-x"])
+@pytest.mark.parametrize("method", ["mpt", "mpt-x", "icarl", "ldc:all"])
 def test_eight_vehicles_have_the_engines_prototypes_for_three_rounds(tmp_path, method):
     script = Path(__file__).with_name("simulated.py")
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_DISABLE_IMPORT_WARNING": "1"}
@@ -34,12 +34,13 @@ def test_eight_vehicles_have_the_engines_prototypes_for_three_rounds(tmp_path, m
     assert max(found["apart"]) < (1e-3 if method == "mpt-x" else 1e-4)  # cross moments travel as float16
     assert found["updated"] == [8, 8, 7]
     decided = [what for number, what in found["decisions"] if number == 2]
-    assert decided == ["departed", "deposited", *["referenced"] * (method == "mpt-x"), "held-out"]
+    referenced = method in ("mpt-x", "ldc:all")
+    assert decided == ["departed", "deposited", *["referenced"] * referenced, "held-out"]
     status = read_status(open_store(tmp_path))
     assert status.round == 3
     (tracked,) = [c.tracked for c in status.classes if c.tracked is not None]
-    assert tracked.reference_round == (2 if method == "mpt-x" else None)
-    assert tracked.verdict is not None
+    assert tracked.reference_round == (2 if referenced else None)
+    assert (tracked.verdict is not None) == method.startswith("mpt")
     lines = [json.loads(line) for line in (tmp_path / "rounds.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [1, 2, 3]
     assert lines[0]["time"] < lines[1]["time"] < lines[2]["time"] < status.time
