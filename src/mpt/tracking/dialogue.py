@@ -20,7 +20,7 @@ from mpt.core.value import Value
 from mpt.draws import numpy_generator
 from mpt.methods import Method, Now, Traits
 from mpt.methods.simple import Linear
-from mpt.protocol.further import Answered, Further, Request
+from mpt.protocol.further import MOST, Answered, Further, Request
 from mpt.protocol.parts import Part, PartRequest
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking import keeping
@@ -94,9 +94,9 @@ def foreseen(state: TrackerState, base: StatisticsRequest) -> Further | None:
                 call()
             except UnansweredError as lacking:
                 found |= {key_of(request): request for request in lacking.requests}
-            except Exception:  # said when there are answers
+            except (Exception, SystemExit):  # said when there are answers
                 continue
-    return Further(base.round, tuple(found.values())) if found else None
+    return Further(base.round, tuple(found.values())[:MOST]) if found else None
 
 
 def _calls(method: Method, one: Tracked | None, now: Now, *, watched: bool) -> list[Callable[[], Any]]:
@@ -125,7 +125,7 @@ def prepare(settings: Settings, taken: Taken, base: StatisticsRequest) -> Prepar
             method.depart(_live(settings, snapshot, taken.book, base, c, None, None, (), used))
         except UnansweredError as lacking:
             missing |= {key_of(request): request for request in lacking.requests}
-        except Exception:  # said on the day
+        except (Exception, SystemExit):  # said on the day
             continue
     return Prepared(frozenset(used), tuple(missing.values()))
 
@@ -156,10 +156,11 @@ def listen(
     subjects: list[tuple[int, Tracked | None]] = [
         (c, one) for c, one in sorted(tracked.items()) if c not in measured and one.kept is not None
     ]
+    held_out = tuple(sorted(tracked)) if settings.holds_out else ()
     always = not Traits.of(method).needs_departure
     anyone: list[tuple[int, Tracked | None]] = [([*sorted(tracked), *base.watched, 0][0], None)] if always else []
     for c, one in subjects or anyone:
-        now = _live(settings, snapshot, taken.book, base, c, one, head, tuple(sorted(tracked)), set())
+        now = _live(settings, snapshot, taken.book, base, c, one, head, held_out, set())
         try:
             after, outcome = method.track(None if one is None else _own(one.kept), now)
             if isinstance(outcome, np.ndarray) and one is not None:
@@ -170,13 +171,13 @@ def listen(
                 kept[c] = storable(after, method)
         except UnansweredError as lacking:
             missing |= {key_of(request): request for request in lacking.requests}
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             prototypes.pop(c, None)
             problems.append(_said(settings, c, error, one))
     return Told(prototypes, kept, readouts[0] if readouts else None, tuple(missing.values()), tuple(problems))
 
 
-def _said(settings: Settings, c: int, error: Exception, one: Tracked | None) -> str:
+def _said(settings: Settings, c: int, error: BaseException, one: Tracked | None) -> str:
     plain = isinstance(error, StatisticsError | FleetError)
     what = str(error) if plain else f"{type(error).__name__}: {error}"
     instead = "" if one is None else "; it is reconstructed as by mpt in this round"
@@ -222,7 +223,7 @@ def keep(settings: Settings, snapshot: Snapshot, c: int, gone: Collection[str]) 
         return storable(method.depart(now), method)
     except StatisticsError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         what = str(error) if isinstance(error, FleetError) else f"{type(error).__name__}: {error}"
         raise StatisticsError(f"{settings.method}: {what}") from error
 
