@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import mpt
-from mpt.methods import METHODS, MethodError, Traits, find_method
+from mpt.methods import METHODS, MethodError, Traits, find_method, find_part
 from mpt.methods.ccvr import calibrate, class_moments, draw, gaussians
 from mpt.methods.drift import drift_weights
 from mpt.methods.icarl import Cosine
@@ -176,3 +176,24 @@ def test_a_users_file_is_imported_once_and_again_when_it_has_changed(tmp_path):
     assert type(pickle.loads(pickle.dumps(first))) is type(first)
     mine.write_text(mine.read_text().replace("'mine'", "'other'"))
     assert find_method(f"{mine}:Mine").name == "other"
+
+
+def test_a_users_file_is_found_where_apps_are_bundled(tmp_path, monkeypatch):
+    (tmp_path / "bundled.py").write_text(
+        "class Mine:\n    name, training = 'mine', 'held-out'\n"
+        "    def depart(self, now): ...\n    def track(self, kept, now): ...\n"
+    )
+    with pytest.raises(MethodError, match="there is no file"):
+        find_method("bundled.py:Mine")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find_method("bundled.py:Mine").name == "mine"
+
+
+def test_a_vehicle_finds_parts_in_what_is_installed_and_in_its_own_file_alone(tmp_path):
+    assert find_part("ldc:all", "products").earlier
+    path = tmp_path / "other.py"
+    path.write_text("raise SystemExit('imported')\n")
+    with pytest.raises(MethodError, match="neither installed on this vehicle nor bundled"):
+        find_part(f"{path}:Mine", "products", "my.py:Mine")
+    with pytest.raises(MethodError, match="has no part 'depart'"):
+        find_part("ldc:all", "depart")

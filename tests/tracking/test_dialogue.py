@@ -1,4 +1,4 @@
-"""Methods with questions of their own, on made-up fleets without torch: in disorder, with several classes, with liars."""
+"""Methods with questions of their own, on made-up fleets without torch: in disorder, several classes, with liars."""
 
 import numpy as np
 import pytest
