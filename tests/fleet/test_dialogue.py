@@ -13,6 +13,7 @@ from mpt.fleet.store import FileStore
 from mpt.fleet.vehicle import arrays
 from mpt.methods import find_part
 from mpt.protocol.further import is_further
+from mpt.tracking import keeping
 from tests.fleet.served import OWNER, TRUCK, answering, fresh, new_vehicles
 
 METHOD = "tests/fleet/two_questions.py:Shrunk"
@@ -56,7 +57,7 @@ def test_a_method_with_two_questions_of_ones_own(dataset):
     rounds = list(server.rounds(4))
     assert [kind for r, kind in heard if r == 2] == ["train", "report"]
     assert [kind for r, kind in heard if r == 3] == ["train", "report", "report"]
-    kept = server.tracker.state.tracked[TRUCK].kept.value
+    kept = keeping.from_bytes(server.tracker.state.tracked[TRUCK].kept.data, server.tracker.settings.speaks)
     for finished in rounds[2:]:
         assert finished.outcome.tracked == (TRUCK,)
         assert (finished.outcome.prototypes[TRUCK] > kept.prototype).all()
@@ -98,8 +99,11 @@ def test_a_vehicle_without_the_method_says_so(dataset):
     stranger = new_vehicles(dataset)[0]
     nodes["node 0"] = answering(stranger)
     last = list(served(dataset, nodes).rounds(3))[-1]
-    assert "0" not in last.outcome.answered
-    assert any("neither installed on this vehicle nor bundled" in problem for problem in last.outcome.problems)
+    assert last.outcome.answered == ("0", "1", "2", "9")
+    assert last.outcome.tracked == (TRUCK,)
+    assert not last.outcome.reconstructions
+    (said,) = [problem for problem in last.outcome.problems if "vehicle 0" in problem]
+    assert "neither installed on this vehicle nor bundled" in said
 
 
 def test_questions_that_follow_need_somebody_to_ask_them():

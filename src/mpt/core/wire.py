@@ -238,7 +238,11 @@ class Reader:
             raise StatisticsError(f"{self._what} bytes: {len(self._view) - self._at} bytes left over")
 
     def _array(self, dtype: str, *shape: int) -> NDArray[Any]:
-        return np.frombuffer(self._take(np.dtype(dtype).itemsize * math.prod(shape)), dtype).reshape(shape)
+        taken = self._take(np.dtype(dtype).itemsize * math.prod(shape))
+        try:
+            return np.frombuffer(taken, dtype).reshape(shape)
+        except ValueError:
+            raise StatisticsError(f"{self._what} bytes: an array of shape {shape}, which cannot be") from None
 
     def _take(self, size: int) -> memoryview:
         if size > len(self._view) - self._at:

@@ -24,6 +24,7 @@ class Ask:
         model: the global model.
         held_out: to train: classes whose samples are not to be trained on, those of departed vehicles.
         calibrates: to train: whether with FedLC's loss.
+        may_follow: to report: whether a further question may come in the same round.
         request: to report: `Question.to_bytes()`, or `Further.to_bytes()` where it follows another in the same round.
         largest_answer: to report: bytes; a longer answer is not looked at.
         keep: to report: whether features under this model may be asked for again, as by the method "mpt-x" or where a
@@ -44,6 +45,7 @@ class Ask:
     models: Mapping[int, Arrays] = field(default_factory=dict)
     wanting: frozenset[str] = frozenset()
     calibrates: bool = False
+    may_follow: bool = False
 
     def to(self, node: str) -> "Ask":
         """What one node is sent."""

@@ -45,8 +45,9 @@ class Models:
             more: a question that follows another in the same round.
         """
         question = tracker.question(round) if more is None else more
-        models = {r: self.kept[r] for r in question.references if r in self.kept}
-        references = {r: fingerprint(kept) for r, kept in models.items()}
+        references = {r: fingerprint(self.kept[r]) for r in tracker.models_needed if r in self.kept}
+        lacking = {r for rounds in tracker.lacking.values() for r in rounds}
+        models = {r: self.kept[r] for r in sorted(lacking) if r in self.kept}
         wanting = {self.nodes[v] for v in tracker.lacking if v in self.nodes}
         if self.resumed and more is None:
             models, wanting = self.kept, set(nodes)
@@ -57,6 +58,7 @@ class Models:
             request=question.to_bytes(),
             largest_answer=tracker.largest_answer if more is None else more.largest_answer,
             keep=tracker.settings.asks.cross or tracker.settings.speaks is not None,
+            may_follow=tracker.settings.speaks is not None,
             references=references,
             models=models,
             wanting=frozenset(wanting & set(nodes)),

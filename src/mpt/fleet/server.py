@@ -183,19 +183,20 @@ class Server:
         report, nodes = _Half(self, "report", number), self._reachable(number)
         ask = self._question(number, model, nodes)
         report.ask(ask, nodes)
-        later = list[tuple[Ask, _Half]]()
+        later, leaving = list[tuple[Ask, _Half]](), report.leaving | (train.leaving - report.answers.keys())
 
         def ask_on(more: More) -> dict[str, bytes]:
             there = {self.nodes[v] for v in more.vehicles}
             asked, half = self._question(number, model, there, more), _Half(self, "report", number)
             later.append((asked, half))
             half.ask(asked, there)
+            leaving.update(half.leaving)
             return half.answers
 
         self.log(take_approvals(self.store, self.tracker))
         outcome = self.tracker.close(
             report.answers,
-            report.leaving | (train.leaving - report.answers.keys()),
+            leaving,
             round=number,
             rounds=report.rounds,
             absent=self._absent(report, nodes),

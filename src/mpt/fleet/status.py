@@ -276,7 +276,7 @@ def _tracked(state: TrackerState, one: Tracked) -> TrackedStatus:
 
 def _mahalanobis(state: TrackerState, one: Tracked) -> float | None:
     """sqrt((mu_t - mu)^T S~_t^-1 (mu_t - mu)), mu the deposit's prototype, mu_t the latest."""
-    if state.snapshot is None or not state.settings.asks.scatter:
+    if state.snapshot is None or not state.settings.scatter:
         return None
     try:
         covariance = state.snapshot.everybody.covariance()

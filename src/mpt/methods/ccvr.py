@@ -77,14 +77,14 @@ class Ccvr:
 
     def track(self, kept: None, now: Now) -> tuple[None, Linear]:
         """The head calibrated on as many virtual features of each class."""
-        mean = now.report(now.request(scatter=False)).overall_mean
-        origin = mean.astype(np.float32).astype(np.float64)
+        stats = now.report(now.request(scatter=False))
+        origin = stats.overall_mean.astype(np.float32).astype(np.float64)
         told = now.total(self.moments, origin=origin)
         d = len(origin)
         seconds = np.zeros((now.num_classes, d, d))
         rows, columns = np.tril_indices(d)
         seconds[:, rows, columns] = seconds[:, columns, rows] = told["seconds"]
-        classes = gaussians(told["counts"], told["sums"], seconds, origin)
+        classes = gaussians(stats.counts.astype(np.float64), told["sums"], seconds, origin)
         features = np.concatenate([draw(*classes[c], self.virtual, now.rng) for c in classes])
         labels = np.repeat(np.array(list(classes), dtype=np.int64), self.virtual)
         return None, calibrate(Linear(*now.head), features, labels, now.rng, self)

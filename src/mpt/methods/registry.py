@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, get_args
 
+from mpt.core import StatisticsError
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.methods import drift, simple
 from mpt.methods.ccvr import Ccvr
@@ -115,6 +116,10 @@ def find_on_fleet(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float =
     method = find_method(name, ridge=ridge, cov_ridge=cov_ridge)
     if isinstance(method, simple.Reference) or method.training == "live":
         raise MethodError(f"method: {name!r} is there to compare with on one machine, it knows what no server knows")
+    try:
+        Traits.of(method)
+    except StatisticsError as error:
+        raise MethodError(f"method: {name}: {error}") from None
     earlier = any(part.earlier for part in parts_of(method).values())
     return OnFleet(Mpt(ridge=ridge, cov_ridge=cov_ridge), method, Asks(earlier=earlier))
 
@@ -128,7 +133,8 @@ def find_part(method: str, part: str, own: str = "") -> Part:
         own: the method that the vehicle's own configuration names.
     """
     if method not in METHODS and method != own:
-        raise MethodError(f"method: {method!r} is neither installed on this vehicle nor bundled with its app")
+        has = f", which has {own!r}" if own else ""
+        raise MethodError(f"method: {method!r} is neither installed on this vehicle nor bundled with its app{has}")
     found = parts_of(find_method(method)).get(part)
     if found is None:
         raise MethodError(f"method: {method} has no part {part!r} on this vehicle; is it of another release?")

@@ -3,15 +3,17 @@
 With the round's first question where it is known by then; after it, in the same round, where it follows from answers.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mpt.core import ClassStatistics, StatisticsError
-from mpt.core.validation import Floats
+from mpt.core.validation import Floats, Ints
 from mpt.core.value import Value
 from mpt.core.wire import Reader, Writer, kind_of
 from mpt.protocol.local import Local
@@ -19,14 +21,22 @@ from mpt.protocol.parts import Part, PartRequest
 from mpt.protocol.request import StatisticsRequest, enough
 
 _QUESTION, _ANSWER, _STATISTICS = b"M", b"O", b"R"
+_MADE, _LACKS, _FAILED = 0, 1, 2
+_DIGEST, _LONGEST = 16, 400
 _NOTHING: Mapping[int, ArrayLike] = {}
 MOST = 256
 """Requests in one message."""
 
 Request = StatisticsRequest | PartRequest
 FindPart = Callable[[str, str], Part]
-"""From the names of a method and of its part to the part, as it is installed; `StatisticsError` where it is not."""
+"""From the names of a method and of its part to the part, as it is installed; raises where it is not."""
 Answered = ClassStatistics | dict[str, Floats]
+
+
+class Unable(NamedTuple):
+    """A vehicle has no answer to one request: it lacks the reference model, or its part has failed, and why."""
+
+    why: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,27 +84,35 @@ class Further(Value):
         there = {number: np.asarray(known, dtype=np.float64)[told] for number, known in earlier.items()}
         current, classes = np.asarray(rows, dtype=np.float64), np.asarray(kept)
         writer = Writer(_ANSWER, 0, "float64")
+        writer.raw(self.digest)
         writer.numbers("I", len(self.requests))
         for request in self.requests:
-            if isinstance(request, StatisticsRequest):
-                writer.block(request.answer(current, classes))
-            elif request.reference is not None and request.reference not in there:
-                writer.block(b"")
-            else:
-                writer.block(_made(request, Local(classes, current, _earlier(request, there)), find))
+            status, part = _tried(request, classes, current, there, find)
+            writer.numbers("B", status)
+            writer.block(part)
         return writer.finish()
 
-    def parts(self, answer: bytes) -> list[bytes]:
-        """On the server: the answer to each request, as bytes; empty where the vehicle lacks the reference model."""
+    @cached_property
+    def digest(self) -> bytes:
+        """16 bytes, by which an answer says what it answers."""
+        return hashlib.blake2b(self.to_bytes(), digest_size=_DIGEST).digest()
+
+    def parts(self, answer: bytes) -> "list[bytes | Unable]":
+        """On the server: the answer to each request, as bytes, or why there is none."""
         reader = Reader(answer, _ANSWER, 0)
+        if reader.raw(_DIGEST) != self.digest:
+            raise StatisticsError("answer: made for another question of the round, or for another round")
         (count,) = reader.numbers("I")
         if count != len(self.requests):
             raise StatisticsError(f"answer: to {count} requests, should be to {len(self.requests)}")
-        found = [reader.block() for _ in range(count)]
+        found = list[bytes | Unable]()
+        for request in self.requests:
+            (status,), part = reader.numbers("B"), reader.block()
+            if status != _MADE and isinstance(request, StatisticsRequest):
+                raise StatisticsError("answer: statistics that were asked for are missing")
+            text = part[:_LONGEST].decode(errors="replace")
+            found.append(part if status == _MADE else Unable(text if status == _FAILED else ""))
         reader.finish()
-        for request, part in zip(self.requests, found, strict=True):
-            if not part and (isinstance(request, StatisticsRequest) or request.reference is None):
-                raise StatisticsError("answer: a request has none, which needs no reference model")
         return found
 
     def to_bytes(self) -> bytes:
@@ -136,5 +154,17 @@ def _earlier(request: PartRequest, there: Mapping[int, Floats]) -> Callable[[], 
     return earlier
 
 
-def _made(request: PartRequest, local: Local, find: FindPart) -> bytes:
-    return find(request.method, request.part).made(request.asked, local)
+def _tried(
+    request: Request, classes: Ints, current: Floats, there: Mapping[int, Floats], find: FindPart
+) -> tuple[int, bytes]:
+    """The answer to one request. A part that fails costs the method its answer, not the vehicle its others."""
+    if isinstance(request, StatisticsRequest):
+        return _MADE, request.answer(current, classes)
+    if request.reference is not None and request.reference not in there:
+        return _LACKS, b""
+    try:
+        part = find(request.method, request.part)
+        return _MADE, part.made(request.asked, Local(classes, current, _earlier(request, there)))
+    except Exception as error:
+        said = str(error) if isinstance(error, StatisticsError) else f"{type(error).__name__}: {error}"
+        return _FAILED, said.encode()[:_LONGEST]

@@ -12,7 +12,7 @@ import numpy as np
 from mpt.core import ClassStatistics, CrossStatistics, StatisticsError
 from mpt.core.validation import Floats, Ints, same
 from mpt.protocol.cross_request import CrossRequest
-from mpt.protocol.further import Answered, Further, Request
+from mpt.protocol.further import Answered, Further, Request, Unable
 from mpt.protocol.parts import parts_of
 from mpt.protocol.question import Question, parts
 from mpt.protocol.request import StatisticsRequest
@@ -22,6 +22,8 @@ from mpt.tracking.roster import check_id
 from mpt.tracking.settings import Settings
 
 _ENVELOPE = 4 + 4 + 8 + 16 + 16 + 4
+_SAID = 512
+"""Bytes in which a vehicle may say why a part has failed."""
 
 
 Later = Sequence[tuple[Further, Mapping[str, bytes]]]
@@ -128,7 +130,7 @@ class Taken:
         holders = self.snapshot.holders
         further = dict[bytes, Shared]()
         for key in sorted(keys):
-            known = {v: a for v, a in sorted(self.book.answers[key].items()) if a is not None}
+            known = {v: a for v, a in sorted(self.book.answers[key].items()) if not isinstance(a, Unable)}
             rest = [answer for v, answer in known.items() if v not in holders]
             theirs = {v: answer for v, answer in known.items() if v in holders}
             further[key] = Shared(added(rest) if rest else None, theirs)
@@ -153,7 +155,7 @@ def largest_further(settings: Settings, further: Further) -> int:
         else:
             shapes = known[request.part].sizes(settings.num_classes, settings.dim).values()
             size += sum(8 * math.prod(shape) + 4 * (1 + len(shape)) for shape in shapes)
-        size += _ENVELOPE + 16
+        size += _ENVELOPE + 16 + _SAID
     return _ENVELOPE + 16 + size
 
 
@@ -182,7 +184,7 @@ def read_answers(
     """
     request = question.statistics
     asked = {key_of(one): one for further in _furthers(question, later) for one in further.requests}
-    book = {key: dict[str, Answered | None]() for key in asked}
+    book = {key: dict[str, Answered | Unable]() for key in asked}
     silent = dict[str, str]()
     counts, refused = dict[str, Ints](), dict[str, str]()
     holders, watched = dict[str, ClassStatistics](), dict[str, dict[int, Floats]]()
@@ -203,8 +205,8 @@ def read_answers(
                 told = _read_further(settings, question.further, more, stats)
                 for further, theirs in later:
                     told |= _read_further(settings, further, theirs[vehicle], stats)
-            except StatisticsError as error:
-                refused[vehicle] = str(error)
+            except Exception as error:  # whatever it is, it harms nobody else
+                refused[vehicle] = str(error) if isinstance(error, StatisticsError) else f"answer: {error!r:.200}"
                 continue
             counts[vehicle] = stats.counts
             watched[vehicle] = {c: stats.sums[c].copy() for c in request.watched if stats.counts[c] > 0}
@@ -231,7 +233,7 @@ def _furthers(question: Question, later: Later) -> list[Further]:
 
 
 def _lacking(
-    question: Question, later: Later, moments: Collection[int], told: Mapping[bytes, Answered | None]
+    question: Question, later: Later, moments: Collection[int], told: Mapping[bytes, Answered | Unable]
 ) -> tuple[int, ...]:
     """The rounds of the reference models that a vehicle was asked about and had no answer for."""
     asked = {c: request.reference for c, request in question.cross.items()}
@@ -239,32 +241,37 @@ def _lacking(
     for further in _furthers(question, later):
         for request in further.requests:
             if not isinstance(request, StatisticsRequest) and request.reference is not None:
-                lacking |= {request.reference} if told[key_of(request)] is None else set()
+                answer = told[key_of(request)]
+                lacking |= {request.reference} if isinstance(answer, Unable) and not answer.why else set()
     return tuple(sorted(lacking - {asked[c] for c in moments}))
 
 
 def _read_further(
     settings: Settings, further: Further | None, answer: bytes | None, stats: ClassStatistics
-) -> dict[bytes, Answered | None]:
+) -> dict[bytes, Answered | Unable]:
     """A vehicle's answers to what else was asked, by key."""
     if further is None or answer is None:
         if further is not None or answer is not None:
             raise StatisticsError(f"answer: {'more' if further is None else 'less'} than was asked for")
         return {}
     most = largest_further(settings, further)
-    if len(answer) > most:
-        raise StatisticsError(f"answer: {len(answer)} bytes, should be at most {most}")
+    if not isinstance(answer, bytes | bytearray | memoryview):
+        raise StatisticsError(f"answer: {type(answer).__name__}, should be bytes")
+    if memoryview(answer).nbytes > most:
+        raise StatisticsError(f"answer: {memoryview(answer).nbytes} bytes, should be at most {most}")
     known = {} if settings.speaks is None else parts_of(settings.speaks)
-    found = dict[bytes, Answered | None]()
-    for request, part in zip(further.requests, further.parts(answer), strict=True):
-        if isinstance(request, StatisticsRequest):
+    found = dict[bytes, Answered | Unable]()
+    for request, part in zip(further.requests, further.parts(bytes(answer)), strict=True):
+        if isinstance(part, Unable):
+            found[key_of(request)] = part
+        elif isinstance(request, StatisticsRequest):
             told = _read_statistics(settings, request, part)
             if not np.array_equal(told.counts, stats.counts):
                 raise StatisticsError("answer: the counts of two statistics of one round are not the same")
             found[key_of(request)] = told
         else:
             of = known[request.part]
-            found[key_of(request)] = of.read(part, settings.num_classes, settings.dim) if part else None
+            found[key_of(request)] = of.read(part, settings.num_classes, settings.dim)
     return found
 
 
@@ -294,7 +301,7 @@ def _read_statistics(settings: Settings, request: StatisticsRequest, reported: b
         raise StatisticsError(f"answer: feature dimension {stats.dim}, should be {settings.dim}")
     if (stats.scatter is not None) != request.scatter:
         raise StatisticsError(f"answer: {'no' if request.scatter else 'a'} scatter, asked for the opposite")
-    check_statistics(stats, settings)
+    check_statistics(stats, settings, unit=request.unit)
     return stats
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpt.core import ClassStatistics, StatisticsError
-from mpt.protocol.further import Answered, Request
+from mpt.protocol.further import Answered, Request, Unable
 from mpt.protocol.request import StatisticsRequest
 
 ENOUGH = 0.5
@@ -37,27 +37,34 @@ class Book:
 
     Attributes:
         requests: by key, see `key_of`.
-        answers: by key and vehicle; None where the vehicle does not have the reference model.
+        answers: by key and vehicle, or why a vehicle has none.
         samples: of each vehicle.
     """
 
     requests: Mapping[bytes, Request] = field(default_factory=dict)
-    answers: Mapping[bytes, Mapping[str, Answered | None]] = field(default_factory=dict)
+    answers: Mapping[bytes, Mapping[str, Answered | Unable]] = field(default_factory=dict)
     samples: Mapping[str, int] = field(default_factory=dict)
 
     def merged(self, request: Request) -> Answered:
-        """The sum over vehicles; `StatisticsError` where most samples are on vehicles without the reference model."""
+        """The sum over vehicles; `StatisticsError` where those of most samples are missing."""
         given = self.answers[key_of(request)]
-        there = sum(self.samples[v] for v, answer in given.items() if answer is not None)
-        everything = sum(self.samples[v] for v in given)
-        found = [given[v] for v in sorted(given)]
-        known = [answer for answer in found if answer is not None]
+        known = {v: answer for v, answer in sorted(given.items()) if not isinstance(answer, Unable)}
+        there, everything = (sum(self.samples[v] for v in some) for some in (known, given))
         if not known or there < ENOUGH * everything:
-            raise StatisticsError(
-                f"answers for {there} of {everything} samples, should be for {ENOUGH:.0%}; the other vehicles do not "
-                "have the departure-time model"
-            )
-        return added(known)
+            whys = {answer.why for answer in given.values() if isinstance(answer, Unable) and answer.why}
+            why = min(whys, default="the other vehicles do not have the departure-time model")
+            raise StatisticsError(f"answers for {there} of {everything} samples, should be for {ENOUGH:.0%}; {why}")
+        return added(list(known.values()))
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """By vehicle, why a part has failed there."""
+        return {
+            v: answer.why
+            for given in self.answers.values()
+            for v, answer in sorted(given.items())
+            if isinstance(answer, Unable) and answer.why
+        }
 
 
 class Shared(NamedTuple):

@@ -7,7 +7,6 @@ dialogue of as many messages as the method's questions follow from each other, a
 What `depart` would ask is asked in every round in which a class is watched: who has vanished cannot be asked.
 """
 
-import copy
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NoReturn
@@ -16,29 +15,26 @@ import numpy as np
 
 from mpt.core import ClassStatistics, StatisticsError
 from mpt.core.validation import Floats, same
-from mpt.core.value import Value
 from mpt.draws import numpy_generator
 from mpt.methods import Method, Now, Traits
 from mpt.methods.simple import Linear
 from mpt.protocol.further import MOST, Answered, Further, Request
-from mpt.protocol.parts import Part, PartRequest
+from mpt.protocol.parts import LARGEST, Part, PartRequest, parts_of
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking import keeping
 from mpt.tracking.answers import Snapshot, Taken
-from mpt.tracking.book import Book, key_of
+from mpt.tracking.book import key_of
 from mpt.tracking.errors import FleetError
 from mpt.tracking.settings import Settings
 from mpt.tracking.state import Kept, Tracked, TrackerState
 
 Head = tuple[Floats, Floats]
+Lookup = Callable[[Request, bool], Answered | None]
+"""The answer to a request, of those who stay alone where that is said; None where nobody was asked yet."""
 
 
 class UnansweredError(BaseException):
     """A method asks what nobody has answered yet. No `Exception`: a method that catches those does not catch it."""
-
-    def __init__(self, *requests: Request) -> None:
-        super().__init__("asked, and not answered yet")
-        self.requests = requests
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,66 +70,70 @@ class Prepared:
 
 
 def foreseen(state: TrackerState, base: StatisticsRequest) -> Further | None:
-    """What can be asked with a round's first question: all that does not follow from its answers."""
-    method = state.settings.speaks
+    """What can be asked with a round's first question: what a method asks before it needs an answer."""
+    method, settings = state.settings.speaks, state.settings
     if method is None:
         return None
-    found = dict[bytes, Request]()
+    lacking = list[Request]()
 
-    def report(request: StatisticsRequest, *, staying: bool = False) -> NoReturn:
-        raise UnansweredError(*([] if _is_base(request, base) else [request]))
+    def lookup(request: Request, staying: bool) -> Answered | None:
+        if isinstance(request, StatisticsRequest) and _is_base(request, base):
+            raise UnansweredError
+        return None
 
-    def answered(request: PartRequest) -> NoReturn:
-        raise UnansweredError(request)
-
-    for c, one in [(c, state.tracked.get(c)) for c in base.watched] or [(0, None)]:
-        parts = _parts(state.settings, one, base, c, answered)
-        now = _now(state.settings, base, c, report, parts, None, state.held_out)
-        for call in _calls(method, one, now, watched=c in base.watched):
-            try:
-                call()
-            except UnansweredError as lacking:
-                found |= {key_of(request): request for request in lacking.requests}
-            except (Exception, SystemExit):  # said when there are answers
-                continue
+    totals = state.spread.totals
+    for c in base.watched:
+        one = state.tracked.get(c)
+        now = _now(settings, base, c, one, None, state.held_out, lookup, lacking)
+        if one is not None and one.kept is not None:
+            _tried(lambda one=one, now=now: method.track(_own(one, method), now))  # type: ignore[misc]
+        if one is None or _may_depart_again(settings, one, int(totals[c])):
+            _tried(lambda now=now: method.depart(now))  # type: ignore[misc]
+    if not Traits.of(method).needs_departure and not state.tracked:
+        now = _now(settings, base, _anyone(state.tracked, base), None, None, (), lookup, lacking)
+        _tried(lambda: method.track(None, now))
+    found = {key_of(request): request for request in lacking}
     return Further(base.round, tuple(found.values())[:MOST]) if found else None
 
 
-def _calls(method: Method, one: Tracked | None, now: Now, *, watched: bool) -> list[Callable[[], Any]]:
-    """What a method is called for in a round, for one class."""
-    if one is not None:
-        return [] if one.kept is None else [lambda: method.track(_own(one.kept), now)]
-    calls: list[Callable[[], Any]] = [lambda: method.depart(now)] if watched else []
-    if not Traits.of(method).needs_departure:
-        calls.append(lambda: method.track(None, now))
-    return calls
+def _tried(call: Callable[[], object]) -> None:
+    """To find out what a method asks; what it raises is said when there are answers."""
+    try:
+        call()
+    except (Exception, SystemExit, UnansweredError):
+        return
 
 
-def _own(kept: Kept | None) -> Any:
-    value = None if kept is None else kept.value
-    return value if isinstance(value, Value) else copy.deepcopy(value)
+def _may_depart_again(settings: Settings, one: Tracked, samples: int) -> bool:
+    """Whether a class with a deposit has been measured since, so that another may take its place."""
+    return samples > settings.carry_share * one.samples
 
 
-def prepare(settings: Settings, taken: Taken, base: StatisticsRequest) -> Prepared:
+def _anyone(tracked: Mapping[int, Tracked], base: StatisticsRequest) -> int:
+    """A class to ask for where a readout is of all of them."""
+    return [*sorted(tracked), *base.watched, 0][0]
+
+
+def prepare(state: TrackerState, taken: Taken, base: StatisticsRequest) -> Prepared:
     """What `depart` would ask of the watched classes, as if every vehicle stayed."""
-    method, snapshot = settings.speaks, taken.snapshot
+    method, settings, snapshot = state.settings.speaks, state.settings, taken.snapshot
     if method is None or snapshot is None:
         return Prepared()
-    missing, used = dict[bytes, Request](), set[bytes]()
+    lacking, used = list[Request](), set[bytes]()
+    lookup = _heard(snapshot, taken, used)
     for c in base.watched:
-        try:
-            method.depart(_live(settings, snapshot, taken.book, base, c, None, None, (), used))
-        except UnansweredError as lacking:
-            missing |= {key_of(request): request for request in lacking.requests}
-        except (Exception, SystemExit):  # said on the day
-            continue
-    return Prepared(frozenset(used), tuple(missing.values()))
+        one = state.tracked.get(c)
+        if one is None or _may_depart_again(settings, one, int(snapshot.everybody.counts[c])):
+            now = _now(settings, base, c, None, None, (), lookup, lacking)
+            _tried(lambda now=now: method.depart(now))  # type: ignore[misc]
+    return Prepared(frozenset(used), tuple(lacking))
 
 
 def listen(
     settings: Settings,
     tracked: Mapping[int, Tracked],
     measured: Collection[int],
+    held_out: tuple[int, ...],
     taken: Taken,
     base: StatisticsRequest,
     head: Head | None,
@@ -144,6 +144,7 @@ def listen(
         settings: of the fleet.
         tracked: the classes with a deposit, after this round's departures.
         measured: those of them that need no method in this round.
+        held_out: those whose samples are not trained on.
         taken: the answers.
         base: the statistics that everybody was asked for.
         head: of the round's global model, where the server knows it.
@@ -151,30 +152,34 @@ def listen(
     method, snapshot = settings.speaks, taken.snapshot
     if method is None or snapshot is None:
         return Told()
-    prototypes, kept, readouts = dict[int, Floats](), dict[int, Kept](), list[Linear]()
-    missing, problems = dict[bytes, Request](), list[str]()
+    prototypes, kept, readout = dict[int, Floats](), dict[int, Kept](), None
+    missing, problems, lookup = list[Request](), list[str](), _heard(snapshot, taken, set())
     subjects: list[tuple[int, Tracked | None]] = [
         (c, one) for c, one in sorted(tracked.items()) if c not in measured and one.kept is not None
     ]
-    held_out = tuple(sorted(tracked)) if settings.holds_out else ()
-    always = not Traits.of(method).needs_departure
-    anyone: list[tuple[int, Tracked | None]] = [([*sorted(tracked), *base.watched, 0][0], None)] if always else []
-    for c, one in subjects or anyone:
-        now = _live(settings, snapshot, taken.book, base, c, one, head, held_out, set())
+    if not subjects and not Traits.of(method).needs_departure:
+        subjects = [(_anyone(tracked, base), None)]
+    for c, one in subjects:
+        lacking = list[Request]()
+        now = _now(settings, base, c, one, head, held_out, lookup, lacking)
         try:
-            after, outcome = method.track(None if one is None else _own(one.kept), now)
-            if isinstance(outcome, np.ndarray) and one is not None:
+            after, outcome = method.track(None if one is None else _own(one, method), now)
+            if lacking:
+                raise UnansweredError
+            if not isinstance(outcome, np.ndarray):
+                readout = _readout(outcome, settings)
+            elif one is not None:
                 prototypes[c] = _prototype(outcome, settings.dim)
-            elif not isinstance(outcome, np.ndarray):
-                readouts.append(_readout(outcome, settings))
             if one is not None:
-                kept[c] = storable(after, method)
-        except UnansweredError as lacking:
-            missing |= {key_of(request): request for request in lacking.requests}
+                kept[c] = Kept(keeping.stored(after, method))
+        except UnansweredError:
+            missing += lacking
         except (Exception, SystemExit) as error:
             prototypes.pop(c, None)
             problems.append(_said(settings, c, error, one))
-    return Told(prototypes, kept, readouts[0] if readouts else None, tuple(missing.values()), tuple(problems))
+        if readout is not None:
+            break
+    return Told(prototypes, kept, readout, tuple(missing), tuple(problems))
 
 
 def _said(settings: Settings, c: int, error: BaseException, one: Tracked | None) -> str:
@@ -184,10 +189,10 @@ def _said(settings: Settings, c: int, error: BaseException, one: Tracked | None)
     return f"class {settings.name_of(c)}: {settings.method}: {what}{instead}"
 
 
-def storable(value: Any, method: Method) -> Kept:
-    """What a method keeps; `FleetError` where it could not be stored."""
-    keeping.to_bytes(value, method)
-    return Kept(value)
+def _own(one: Tracked, method: Method) -> Any:
+    """What a method keeps of a class, its own to change."""
+    assert one.kept is not None
+    return keeping.from_bytes(one.kept.data, method)
 
 
 def keep(settings: Settings, snapshot: Snapshot, c: int, gone: Collection[str]) -> Kept:
@@ -202,25 +207,18 @@ def keep(settings: Settings, snapshot: Snapshot, c: int, gone: Collection[str]) 
     method, stats = settings.speaks, snapshot.everybody
     assert method is not None
 
-    def report(request: StatisticsRequest, *, staying: bool = False) -> ClassStatistics:
-        if _from_base(request, stats):
-            found = snapshot.without(gone) if staying else stats
-            if found is None:
-                raise StatisticsError("nobody stays")
-            return _without_scatter(found, request)
-        answered = snapshot.further_of(request, gone if staying else ())
-        assert isinstance(answered, ClassStatistics)
-        return answered
-
-    def answered(request: PartRequest) -> dict[str, Floats]:
-        found = snapshot.further_of(request)
-        assert isinstance(found, dict)
-        return found
+    def lookup(request: Request, staying: bool) -> Answered:
+        without = gone if staying else ()
+        if not isinstance(request, StatisticsRequest) or not _from_base(request, stats):
+            return snapshot.further_of(request, without)
+        found = snapshot.without(without)
+        if found is None:
+            raise StatisticsError("nobody stays")
+        return _without_scatter(found, request)
 
     base = StatisticsRequest(snapshot.round, settings.num_classes, watched=stats.watched, origin=stats.origin)
-    now = _now(settings, base, c, report, _parts(settings, None, base, c, answered), None, ())
     try:
-        return storable(method.depart(now), method)
+        return Kept(keeping.stored(method.depart(_now(settings, base, c, None, None, (), lookup, [])), method))
     except StatisticsError:
         raise
     except (Exception, SystemExit) as error:
@@ -228,31 +226,52 @@ def keep(settings: Settings, snapshot: Snapshot, c: int, gone: Collection[str]) 
         raise StatisticsError(f"{settings.method}: {what}") from error
 
 
-def _live(
-    settings: Settings,
-    snapshot: Snapshot,
-    book: Book,
-    base: StatisticsRequest,
-    c: int,
-    one: Tracked | None,
-    head: Head | None,
-    held_out: tuple[int, ...],
-    keys: set[bytes],
-) -> Now:
-    """A round with the answers that have come, for one class; what is taken from the book goes into `keys`."""
-    parts = _parts(settings, one, base, c, _answers(book, keys))
-    return _now(settings, base, c, _reports(snapshot, book, keys), parts, head, held_out)
+def _heard(snapshot: Snapshot, taken: Taken, used: set[bytes]) -> Lookup:
+    """Answers of a round; the keys of those that are not in everybody's statistics go into `used`."""
+
+    def lookup(request: Request, staying: bool) -> Answered | None:
+        if isinstance(request, StatisticsRequest) and _from_base(request, snapshot.everybody):
+            return _without_scatter(snapshot.everybody, request)
+        key = key_of(request)
+        if key not in taken.book.answers:
+            return None
+        used.add(key)
+        return taken.book.merged(request)
+
+    return lookup
 
 
 def _now(
     settings: Settings,
     base: StatisticsRequest,
     c: int,
-    report: Callable[..., ClassStatistics],
-    summed: Callable[[Part, Mapping[str, Floats]], dict[str, Floats]],
+    one: Tracked | None,
     head: Head | None,
     held_out: tuple[int, ...],
+    lookup: Lookup,
+    lacking: list[Request],
 ) -> Now:
+    """A round for a method and a class; what it asks and nobody has answered goes into `lacking`."""
+
+    def found(request: Request, staying: bool = False) -> Answered:
+        if (request.round, request.num_classes) != (base.round, base.num_classes):
+            raise StatisticsError(f"a request for round {request.round}, should be for {base.round}: use now.request")
+        answer = lookup(request, staying)
+        if answer is None:
+            lacking.append(request)
+            raise UnansweredError
+        return answer
+
+    def report(request: StatisticsRequest, *, staying: bool = False) -> ClassStatistics:
+        answer = found(request, staying)
+        assert isinstance(answer, ClassStatistics)
+        return answer
+
+    def summed(part: Part, arrays: Mapping[str, Floats]) -> dict[str, Floats]:
+        answer = found(_part_request(settings, base, c, one, part, arrays))
+        assert isinstance(answer, dict)
+        return answer
+
     def ask(*_: Any) -> NoReturn:
         raise StatisticsError("now.ask sends a function, which no fleet does; declare a part and use now.total")
 
@@ -275,55 +294,21 @@ def _now(
     )
 
 
-def _parts(
-    settings: Settings,
-    one: Tracked | None,
-    base: StatisticsRequest,
-    c: int,
-    answered: Callable[[PartRequest], dict[str, Floats]],
-) -> Callable[[Part, Mapping[str, Floats]], dict[str, Floats]]:
-    """What `now.total` asks by."""
-
-    def summed(part: Part, arrays: Mapping[str, Floats]) -> dict[str, Floats]:
-        reference = None
-        if part.earlier:
-            if one is None or one.reference is None:
-                raise StatisticsError(f"{part.name}: there is no departure-time model to read")
-            reference = one.reference.round
-        sent = {name: np.asarray(array, dtype=np.float32).astype(np.float64) for name, array in arrays.items()}
-        return answered(PartRequest(base.round, settings.num_classes, c, settings.method, part.name, reference, sent))
-
-    return summed
-
-
-def _reports(snapshot: Snapshot, book: Book, keys: set[bytes]) -> Callable[..., ClassStatistics]:
-    """What `now.report` gives from a round's answers; what it takes from the book goes into `keys`."""
-
-    def report(request: StatisticsRequest, *, staying: bool = False) -> ClassStatistics:
-        if _from_base(request, snapshot.everybody):
-            return _without_scatter(snapshot.everybody, request)
-        found = _looked_up(book, request, keys)
-        assert isinstance(found, ClassStatistics)
-        return found
-
-    return report
-
-
-def _answers(book: Book, keys: set[bytes]) -> Callable[[PartRequest], dict[str, Floats]]:
-    def answered(request: PartRequest) -> dict[str, Floats]:
-        found = _looked_up(book, request, keys)
-        assert isinstance(found, dict)
-        return found
-
-    return answered
-
-
-def _looked_up(book: Book, request: Request, keys: set[bytes]) -> Answered:
-    key = key_of(request)
-    if key not in book.answers:
-        raise UnansweredError(request)
-    keys.add(key)
-    return book.merged(request)
+def _part_request(
+    settings: Settings, base: StatisticsRequest, c: int, one: Tracked | None, part: Part, arrays: Mapping[str, Floats]
+) -> PartRequest:
+    if part.name not in parts_of(settings.speaks):
+        raise StatisticsError(f"{part.name}: no function of the method has that name, vehicles could not find it")
+    reference = None
+    if part.earlier:
+        if one is None or one.reference is None:
+            raise StatisticsError(f"{part.name}: there is no departure-time model to read")
+        reference = one.reference.round
+    sent = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
+    for name, array in sent.items():
+        if not np.isfinite(array).all() or np.abs(array).max(initial=0) > LARGEST:
+            raise StatisticsError(f"{part.name}: {name} should be finite and at most {LARGEST:.0e}")
+    return PartRequest(base.round, settings.num_classes, c, settings.method, part.name, reference, sent)
 
 
 def _is_base(request: StatisticsRequest, base: StatisticsRequest) -> bool:
@@ -342,22 +327,25 @@ def _without_scatter(stats: ClassStatistics, request: StatisticsRequest) -> Clas
     return stats if request.scatter else replace(stats, scatter=None)
 
 
-def _prototype(outcome: Floats, dim: int) -> Floats:
-    if outcome.shape != (dim,):
-        raise StatisticsError(f"it gave an array of shape {outcome.shape}, should be a prototype ({dim},)")
-    if not np.isfinite(outcome).all():
+def _prototype(outcome: Any, dim: int) -> Floats:
+    if outcome.shape != (dim,) or np.iscomplexobj(outcome):
+        raise StatisticsError(f"it gave {outcome.dtype} of shape {outcome.shape}, should be a prototype ({dim},)")
+    made: Floats = np.array(outcome, dtype=np.float64)
+    if not np.isfinite(made).all():
         raise StatisticsError("it has no prototype (NaN)")
-    return np.array(outcome, dtype=np.float64)
+    if np.abs(made).max() > LARGEST**0.5:
+        raise StatisticsError(f"its prototype has numbers up to {np.abs(made).max():.1e}, which no feature has")
+    return made
 
 
 def _readout(outcome: Any, settings: Settings) -> Linear:
     """As a linear layer, which can be stored and deployed."""
     if not hasattr(outcome, "to_linear"):
         what = type(outcome).__name__
-        raise StatisticsError(
-            f"it gave a {what}, should be a prototype, or have to_linear(): a fleet stores its readout"
-        )
+        raise StatisticsError(f"it gave a {what}, should be a prototype, or have to_linear(): a fleet stores it")
     weight, bias = (np.asarray(array, dtype=np.float64) for array in outcome.to_linear())
     if weight.shape != (settings.num_classes, settings.dim) or bias.shape != (settings.num_classes,):
         raise StatisticsError(f"its readout has shapes {weight.shape} and {bias.shape}, should be (C, d) and (C,)")
+    if not np.isfinite(weight).all() or np.isnan(bias).any() or np.isposinf(bias).any():
+        raise StatisticsError("its readout should be finite, but for a bias of minus infinity")
     return Linear(weight, bias)

@@ -1,7 +1,8 @@
 """What a method keeps of a departed class, as bytes: no pickle, so what may be kept is what is named here.
 
 None, numbers, texts, bytes, arrays, lists, tuples, dicts, deposits and statistics, and dataclasses of these that are
-defined in the method's own file.
+defined in the method's own file. A method gets what is read from the bytes in every round, so that one that goes on
+from a checkpoint gets the same.
 """
 
 import dataclasses
@@ -46,19 +47,29 @@ def _module(method: object) -> Any:
     return sys.modules[type(method).__module__]
 
 
+def stored(value: object, method: object) -> bytes:
+    """The bytes of what a method keeps; `FleetError` where what is read from them would not be the same."""
+    data = to_bytes(value, method)
+    try:
+        same = to_bytes(from_bytes(data, method), method) == data
+    except Exception as error:
+        raise FleetError(f"what it keeps cannot be read again ({type(error).__name__}: {error})") from error
+    if not same:
+        raise FleetError("what it keeps is another once it is read again, should stay as it was written")
+    return data
+
+
 def _written(value: Any, blocks: list[bytes], module: Any) -> Any:
     """As JSON has it, with arrays and other bytes in `blocks`."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or type(value) in (bool, int, float, str):
         return value
     name, block = _block(value)
     if block is not None:
         blocks.append(block)
         return {name: len(blocks) - 1}
-    if isinstance(value, list | tuple):
+    if type(value) in (list, tuple):
         return {type(value).__name__: [_written(part, blocks, module) for part in value]}
-    if isinstance(value, dict):
+    if type(value) is dict:
         return {"dict": [[_written(part, blocks, module) for part in pair] for pair in value.items()]}
     if not dataclasses.is_dataclass(value) or getattr(module, type(value).__name__, None) is not type(value):
         raise FleetError(
@@ -74,11 +85,12 @@ def _block(value: Any) -> tuple[str, bytes | None]:
     for name, kind in _VALUES.items():
         if isinstance(value, kind):
             return name, value.to_bytes()
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+    plain = type(value) is np.ndarray or isinstance(value, np.generic)
+    if plain and not value.dtype.hasobject:
         buffer = io.BytesIO()
-        np.save(buffer, value, allow_pickle=False)
-        return "array", buffer.getvalue()
-    return "bytes", value if isinstance(value, bytes) else None
+        np.save(buffer, np.asarray(value), allow_pickle=False)
+        return "array" if isinstance(value, np.ndarray) else "scalar", buffer.getvalue()
+    return "bytes", value if type(value) is bytes else None
 
 
 def _read(form: Any, blocks: list[bytes], module: Any) -> Any:
@@ -91,7 +103,10 @@ def _read(form: Any, blocks: list[bytes], module: Any) -> Any:
         kind, fields = getattr(module, part[0], None), part[1]
         if not dataclasses.is_dataclass(kind) or not isinstance(kind, type):
             raise StatisticsError(f"kept: {part[0]} is not in the method's file any more")
-        return kind(**{field: _read(one, blocks, module) for field, one in fields.items()})
+        made = object.__new__(kind)
+        for field, one in fields.items():
+            object.__setattr__(made, field, _read(one, blocks, module))
+        return made
     if name == "dict":
         return {_read(key, blocks, module): _read(value, blocks, module) for key, value in part}
     parts = [_read(one, blocks, module) for one in part]
@@ -101,4 +116,7 @@ def _read(form: Any, blocks: list[bytes], module: Any) -> Any:
 def _from_block(name: str, block: bytes) -> Any:
     if name in _VALUES:
         return _VALUES[name].from_bytes(block)
-    return np.load(io.BytesIO(block), allow_pickle=False) if name == "array" else block
+    if name == "bytes":
+        return block
+    array = np.load(io.BytesIO(block), allow_pickle=False)
+    return array if name == "array" else array[()]

@@ -40,14 +40,18 @@ def check_moments(moments: CrossStatistics, stats: ClassStatistics, settings: Se
         raise StatisticsError("answer: the cross moments are larger than features of these lengths can give")
 
 
-def check_statistics(stats: ClassStatistics, settings: Settings) -> None:
+def check_statistics(stats: ClassStatistics, settings: Settings, *, unit: bool = False) -> None:
     """Sizes are possible, and squares and scatter belong to the same samples:
 
-    |sum h|^2 <= n sum |h|^2, and the scatter's trace is that sum.
+    |sum h|^2 <= n sum |h|^2, and the scatter's trace is that sum. Features of unit length have squares of at most n.
     """
     _check_sizes(stats)
     if stats.counts.max() > _MOST_SAMPLES:
         raise StatisticsError(f"answer: {stats.counts.max()} samples of a class, should be at most {_MOST_SAMPLES}")
+    if unit and np.any(stats.squares > stats.counts * (1 + _ROUNDING)):
+        c = int(np.argmax(stats.squares - stats.counts))
+        found, name = f"{stats.squares[c]:.3g}", settings.name_of(c)
+        raise StatisticsError(f"answer: squares of class {name} are {found}, of unit length at most {stats.counts[c]}")
     if stats.span is not None:
         return
     least = np.sum(stats.sums**2, axis=1) / np.maximum(stats.counts, 1)

@@ -125,7 +125,7 @@ def current(
         readout,
         told.readout,
         reconstructions,
-        tuple(sorted({*reconstructions, *told.prototypes, *(told.kept if told.readout else ())})),
+        tuple(sorted({*reconstructions, *told.prototypes, *(departed.tracked.keys() - directly if told.readout else ())})),
         forecasts,
         outward,
         tuple(problems),
@@ -188,7 +188,7 @@ def _may_return(state: TrackerState, roster: Roster, c: int) -> bool:
 
 
 def _covariance(settings: Settings, stats: ClassStatistics, problems: list[str]) -> Floats | None:
-    if not settings.asks.scatter:
+    if not settings.scatter:
         return None
     try:
         return stats.covariance()

@@ -33,7 +33,7 @@ def refer(
         return after, decisions
     made_from = {snapshot.round: snapshot for snapshot in snapshots if snapshot is not None}
     for c, one in sorted(tracked.items()):
-        if one.since != round:
+        if one.since != round or (settings.speaks is not None and one.kept is None):
             continue
         kept = {t.reference.round: t.reference.origin for t in after.values() if t.reference is not None}
         owners = ", ".join(one.owners)
@@ -64,6 +64,6 @@ def _referred(settings: Settings, one: Tracked, snapshot: Snapshot, kept: Mappin
             why = f"with the global model of round {number}, which another class has already"
             return replace(one, deposit=shared, reference=reference), why
     raise StatisticsError(
-        f"most_references: {settings.most_references} reference models are kept already, under none of which its "
-        "prototype is known"
+        f"most_references: {settings.most_references} reference models are kept already"
+        f"{', under none of which its prototype is known' if settings.asks.cross else ''}"
     )

@@ -25,7 +25,7 @@ from mpt.tracking.dialogue import Head, Told, foreseen, listen, prepare
 from mpt.tracking.errors import FleetError
 from mpt.tracking.prototypes import Current, current, measured_in
 from mpt.tracking.remembered import offsets, still_known
-from mpt.tracking.roster import Decision, Roster, advance, check_id, titled
+from mpt.tracking.roster import Decision, Roster, advance, check_id, printable, titled
 from mpt.tracking.settings import Settings
 from mpt.tracking.spread import watch_next
 from mpt.tracking.state import Health, TrackerState
@@ -104,12 +104,26 @@ class Heard:
         answers: to it, by vehicle.
         later: the questions after it, each with its answers by vehicle.
         rounds: the round that a vehicle's first answer was made for, where the transport knows.
+        leaving, absent, names, head: what has been said beside the answers so far, see `Tracker.take`.
     """
 
     question: Question
     answers: Mapping[str, bytes] = field(default_factory=dict)
     later: tuple[tuple[Further, Mapping[str, bytes]], ...] = ()
     rounds: Mapping[str, int] = field(default_factory=dict)
+    leaving: frozenset[str] = frozenset()
+    absent: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    head: Head | None = None
+
+    def told(
+        self, leaving: Collection[str], absent: Mapping[str, str], names: Mapping[str, str], head: Head | None
+    ) -> "Heard":
+        """With more of what is said beside answers."""
+        if isinstance(leaving, str):
+            raise FleetError(f"leaving: {leaving!r}, should be several vehicles, [{leaving!r}]")
+        gone, head = self.leaving | set(leaving), head or self.head
+        return replace(self, leaving=gone, absent={**self.absent, **absent}, names={**self.names, **names}, head=head)
 
     def receive(self, vehicle: str, answer: bytes) -> "Heard":
         """With a vehicle's answer to the latest question; `FleetError` where it has one already."""
@@ -190,16 +204,18 @@ def take(
         absent={**absent, **taken.silent, **refused},
         names=names,
     )
-    prepared = prepare(settings, taken, request)
+    prepared = prepare(state, taken, request)
     taken = replace(taken, snapshot=taken.for_departures(prepared.keys))
     departed = settle(state, request, taken, roster)
-    told = listen(settings, departed.tracked, measured_in(settings, departed, taken), taken, request, head)
+    measured = measured_in(settings, departed, taken)
+    told = listen(settings, departed.tracked, measured, departed.held_out, taken, request, head)
     missing = {key_of(one): one for one in (*prepared.missing, *told.missing)}
     if missing and len(heard.later) + 1 < MOST_QUESTIONS:
         further = Further(request.round, tuple(missing.values())[:MOST])
         return More(further, tuple(sorted(taken.counts)), largest_further(settings, further))
     if missing:
-        told = replace(told, problems=(*told.problems, f"{settings.method}: it asks more than {MOST_QUESTIONS} times"))
+        why = f"{settings.method}: {MOST_QUESTIONS} questions were asked in this round, it would ask on"
+        told = replace(told, problems=(*told.problems, why))
     return _closed(state, taken, roster, moves, departed, told, request.round, names)
 
 
@@ -245,7 +261,10 @@ def _closed(
         decisions=decisions,
         problems=(
             *(f"vehicle {titled(d.vehicle, called.get(d.vehicle, ''))}: {d.why}" for d in refusals),
-            *(f"vehicle {titled(v, called.get(v, ''))}: {why}" for v, why in sorted(taken.silent.items())),
+            *(
+                f"vehicle {titled(v, called.get(v, ''))}: {printable(why)}"
+                for v, why in (*sorted(taken.silent.items()), *sorted(taken.book.failures.items()))
+            ),
             *now.problems,
         ),
     )

@@ -7,7 +7,7 @@ from functools import cached_property
 from mpt.core import StatisticsError
 from mpt.core import validation as check
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
-from mpt.methods import Asks, FleetMethod, Method, MethodError, OnFleet, find_on_fleet
+from mpt.methods import Asks, FleetMethod, Method, MethodError, OnFleet, file_of, find_on_fleet
 from mpt.methods.method import Training
 from mpt.tracking.errors import FleetError
 
@@ -90,10 +90,8 @@ class Settings:
             raise FleetError(str(error)) from None
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-        try:
-            assert self.on_fleet
-        except MethodError as error:
-            raise FleetError(str(error)) from None
+        if file_of(self.method) is None:
+            self.check_method()
 
     def name_of(self, c: int) -> str:
         """What a class is called: its name, or its number."""
@@ -107,8 +105,16 @@ class Settings:
 
     @cached_property
     def on_fleet(self) -> OnFleet:
-        """The method, as it is run here."""
-        return find_on_fleet(self.method, ridge=self.ridge, cov_ridge=self.cov_ridge)
+        """The method, as it is run here. A user's own is read from its file when it is needed, not before."""
+        try:
+            return find_on_fleet(self.method, ridge=self.ridge, cov_ridge=self.cov_ridge)
+        except MethodError as error:
+            raise FleetError(str(error)) from None
+
+    def check_method(self) -> None:
+        """Raise `FleetError` where the method cannot be had, or not with these settings."""
+        if self.on_fleet and self.shadow and not self.holds_out:
+            raise FleetError(f"shadow: the method {self.method!r} holds nothing out of training, should be False")
 
     @property
     def how(self) -> FleetMethod:
@@ -124,6 +130,11 @@ class Settings:
     def asks(self) -> Asks:
         """What the method has vehicles report."""
         return self.on_fleet.asks
+
+    @property
+    def scatter(self) -> bool:
+        """Whether vehicles report the scatter."""
+        return file_of(self.method) is not None or self.asks.scatter
 
     @property
     def training(self) -> Training:

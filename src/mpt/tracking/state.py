@@ -43,9 +43,9 @@ class Reference:
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """What a method with questions of its own keeps of a departed class."""
+    """What a method with questions of its own keeps of a departed class, as bytes: see `mpt.tracking.keeping`."""
 
-    value: Any
+    data: bytes
 
 
 class Health(NamedTuple):
@@ -223,28 +223,26 @@ def to_bytes(state: TrackerState) -> bytes:
 
 def _spoken(state: TrackerState, tracked: Sequence[Tracked]) -> list[bytes]:
     """What a method keeps, and the answers that its `depart` would ask for."""
-    method = state.settings.speaks
-    blocks = [keeping.to_bytes(one.kept.value, method) for one in tracked if one.kept is not None]
+    blocks = [one.kept.data for one in tracked if one.kept is not None]
     for key, shared in sorted(state.snapshot.further.items()) if state.snapshot is not None else ():
         assert state.snapshot is not None
         form = {"rest": shared.rest, "holders": dict(shared.holders)}
-        blocks += [state.snapshot.requests[key].to_bytes(), keeping.to_bytes(form, method)]
+        blocks += [state.snapshot.requests[key].to_bytes(), keeping.to_bytes(form, None)]
     return blocks
 
 
 def _read_spoken(
-    reader: Reader, about: Mapping[str, Any], settings: Settings, tracked: list[Tracked], snapshot: Snapshot | None
+    reader: Reader, about: Mapping[str, Any], tracked: list[Tracked], snapshot: Snapshot | None
 ) -> Snapshot | None:
     """What `_spoken` gave: into the classes, and into the snapshot, which is given back."""
-    method = settings.speaks
     for i, there in enumerate(about["kept"]):
         if there:
-            tracked[i] = dataclasses.replace(tracked[i], kept=Kept(keeping.from_bytes(reader.block(), method)))
+            tracked[i] = dataclasses.replace(tracked[i], kept=Kept(reader.block()))
     further, requests = dict[bytes, Shared](), {}
     for _ in range(about["further"]):
         request = as_request(reader.block())
         requests[key_of(request)] = request
-        further[key_of(request)] = Shared(**keeping.from_bytes(reader.block(), method))
+        further[key_of(request)] = Shared(**keeping.from_bytes(reader.block(), None))
     return snapshot and dataclasses.replace(snapshot, further=further, requests=requests)
 
 
@@ -297,7 +295,7 @@ def _read(reader: Reader) -> TrackerState:
         earlier = {number: Earlier(reader.integers(c), reader.exact(c, d)) for number in about["earlier"]}
         snapshot = snapshot and dataclasses.replace(snapshot, earlier=earlier)
     if reader.flags & _SPOKEN:
-        snapshot = _read_spoken(reader, about, settings, tracked, snapshot)
+        snapshot = _read_spoken(reader, about, tracked, snapshot)
     linear = Linear(reader.exact(c, d), reader.exact(c)) if reader.flags & _LINEAR else None
     reader.finish()
     watch = about["watch"]

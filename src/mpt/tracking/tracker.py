@@ -35,6 +35,7 @@ class Tracker:
     All it knows is `state`, a frozen value; `close` puts a new one in its place, or changes nothing where it raises.
 
     Example:
+        >>> import numpy as np
         >>> rng = np.random.default_rng(0)
         >>> tracker = Tracker(num_classes=3, dim=4, watch=(2,))
         >>> request = tracker.request()
@@ -53,7 +54,9 @@ class Tracker:
         """
         if (settings is None) == (not chosen):
             raise FleetError("settings: should be given as a Settings or as its fields, one of the two")
-        self.state = TrackerState.start(settings or Settings(**chosen), round)
+        made = settings or Settings(**chosen)
+        made.check_method()
+        self.state = TrackerState.start(made, round)
         self._heard: Heard | None = None
 
     @property
@@ -131,14 +134,16 @@ class Tracker:
     ) -> More | Outcome:
         """With what has been received: what to ask next in this round, of whom; or what came of it.
 
+        What is said here is remembered until the round is closed.
+
         Args:
             leaving: vehicles that announced that they leave; where one has answered too, this is its last round.
             absent: why a vehicle did not answer, where the transport knows, for the log.
             names: what vehicles are called, where the transport knows, for the log; they are known by their ids.
             head: weight (C, d) and bias (C,) of the round's global model, for methods that read them.
         """
-        heard = self._heard or Heard(self.question())
-        result = take(self.state, heard, leaving, absent=absent, names=names, head=head)
+        heard = (self._heard or Heard(self.question())).told(leaving, absent, names, head)
+        result = take(self.state, heard, heard.leaving, absent=heard.absent, names=heard.names, head=heard.head)
         if isinstance(result, More):
             self._heard = heard.ask(result)
             return result
@@ -199,6 +204,7 @@ class Tracker:
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> "Tracker":
         """The tracker that goes on where `to_bytes` was called."""
         state = states.from_bytes(data)
+        state.settings.check_method()
         tracker = cls(state.settings)
         tracker.state = state
         return tracker

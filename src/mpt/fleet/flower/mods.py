@@ -75,7 +75,7 @@ def answer_statistics(embed: Embed, *, min_samples: int = 1, method: str = "") -
         statistics = question.answer(found.features, found.labels, earlier, min_samples=told, find=find)
         vehicle = str(place.get("partition-id", place.get("name", context.node_id)))
         if leave is not None and leaving:
-            leave.answered()
+            leave.answered(may_follow=ask.may_follow)
         return Message(reply_content(Reply(vehicle, ask.round, leaving, answer=statistics)), reply_to=message)
 
     return answer

@@ -25,6 +25,7 @@ def ask_content(ask: Ask) -> RecordDict:
         "round": ask.round,
         "held-out": list(ask.held_out),
         "calibrates": ask.calibrates,
+        "may-follow": ask.may_follow,
         "request": ask.request,
         "keep": ask.keep,
         "references": list(ask.references),
@@ -54,6 +55,7 @@ def read_ask(content: RecordDict, kind: str) -> Ask:
         request,
         keep=bool(config.get("keep", False)),
         calibrates=bool(config.get("calibrates", False)),
+        may_follow=bool(config.get("may-follow", False)),
         references={int(str(number)): str(known) for number, known in zip(rounds, fingerprints, strict=True)},
         models={
             int(name.removeprefix(REFERENCE)): arrays_of(record)

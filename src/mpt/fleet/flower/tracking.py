@@ -64,20 +64,19 @@ def ask_statistics(
     model = arrays_of(arrays)
     ask = known.question(tracker, model, online, round)
     heard = _ask(transport, ask, online, deadline)
-    for vehicle, reply in heard.replies.items():
-        if reply.leaving:
-            gone.say(heard.nodes[vehicle], online[heard.nodes[vehicle]])
-    later = list[_Heard]()
+    leaving, later = set[str](), list[_Heard]()
+    _say_goodbye(heard, gone, leaving)
 
     def ask_on(more: More) -> dict[str, bytes]:
         there = {heard.nodes[v]: online[heard.nodes[v]] for v in more.vehicles}
         later.append(_ask(transport, known.question(tracker, model, there, round, more), there, deadline))
+        _say_goodbye(later[-1], gone, leaving)
         return later[-1].answers
 
     lost = {v: "it could not be reached" for v in tracker.roster.having("present", "suspected") if v not in online}
     outcome = tracker.close(
         heard.answers,
-        {vehicle for vehicle, reply in heard.replies.items() if reply.leaving},
+        leaving,
         round=ask.round,
         rounds={vehicle: reply.round for vehicle, reply in heard.replies.items()},
         absent={**lost, **heard.failed} if ids == "node" else {},
@@ -105,6 +104,14 @@ def _ask(transport: FlowerTransport, ask: Ask, online: Mapping[str, Node], deadl
     for node in sorted(heard.silent):
         heard.fail(node, "no reply within the deadline")
     return heard
+
+
+def _say_goodbye(heard: "_Heard", gone: Farewells, leaving: set[str]) -> None:
+    """Note who leaves."""
+    for vehicle, reply in heard.replies.items():
+        if reply.leaving:
+            leaving.add(vehicle)
+            gone.say(heard.nodes[vehicle], heard.online[heard.nodes[vehicle]])
 
 
 @dataclass

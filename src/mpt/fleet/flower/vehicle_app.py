@@ -51,7 +51,7 @@ def answer(message: Message, context: Context, kind: str, defaults: Mapping[str,
     if ask.keep:
         context.state[FEATURES] = array_record(vehicle.memory)
     if leave is not None and leaving:
-        leave.answered()
+        leave.answered(may_follow=ask.may_follow)
     return Message(reply_content(reply), reply_to=message)
 
 
