@@ -1,5 +1,7 @@
 """A round of several questions: who vanishes between two of them was not there, and the log says so."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -20,21 +22,21 @@ METHOD = "tests/fleet/two_questions.py:Shrunk"
 pytestmark = pytest.mark.usefixtures("one_thread", "in_float32")
 
 
-def served(dataset, answers, **given):
+def served(dataset, answers, method=METHOD, **given):
     model = fresh(dataset)
     given = {"rules": Rules(wait=0.2, tries=2), **given}
-    tracker = Tracker(num_classes=dataset.num_classes, dim=model.dim, watch=(TRUCK,), grace=1, method=METHOD)
+    tracker = Tracker(num_classes=dataset.num_classes, dim=model.dim, watch=(TRUCK,), grace=1, method=method)
     return Server(model, arrays(model.state_dict()), tracker, LocalTransport(answers), **given)
 
 
-def five(dataset, **changed):
+def five(dataset, method=METHOD, **changed):
     """Four vehicles and the trucks' owner, which leaves after round 2; the last of the four has no trucks."""
     vehicles = new_vehicles(dataset)
     for vehicle in vehicles:
-        object.__setattr__(vehicle, "method", METHOD)
+        object.__setattr__(vehicle, "method", method)
     twin = new_vehicles(dataset)[0]
     object.__setattr__(twin, "name", "9")
-    object.__setattr__(twin, "method", METHOD)
+    object.__setattr__(twin, "method", method)
     made = {f"node {v.name}": answering(v, leaves_after=2 if v.name == str(OWNER) else None) for v in (*vehicles, twin)}
     return made | changed
 
@@ -148,3 +150,29 @@ def test_answers_come_one_by_one():
     kept = features["c"][labels["c"] == 2].mean(axis=0)
     moved = np.abs(both - both.mean(axis=0)).mean(axis=0)
     np.testing.assert_allclose(outcome.prototypes[2], kept + moved, rtol=1e-5)
+
+
+def test_a_second_question_may_need_the_departure_time_model(dataset):
+    """Vehicles keep features under it although the first question does not name it, and nobody is sent it."""
+    method, sent = METHOD.replace("Shrunk", "Compared"), []
+    nodes = five(dataset, method)
+    watched = {n: (lambda ask, answer=a: sent.extend(ask.models) or answer(ask)) for n, a in nodes.items()}
+    rounds = list(served(dataset, watched, method).rounds(6))
+    assert sent == []
+    for finished in rounds[2:]:
+        assert finished.outcome.tracked == (TRUCK,)
+        assert not finished.outcome.reconstructions
+        assert not [problem for problem in finished.outcome.problems if "as by mpt" in problem]
+
+
+def test_a_goodbye_with_the_second_answer_is_heard(dataset):
+    nodes = five(dataset)
+    answer = nodes["node 9"]
+
+    def leaves(ask):
+        reply = answer(ask)
+        return replace(reply, leaving=ask.round == 3 and ask.kind == "report" and is_further(ask.request))
+
+    nodes["node 9"] = leaves
+    last = list(served(dataset, nodes).rounds(3))[-1]
+    assert [(d.what, d.vehicle) for d in last.outcome.decisions if d.vehicle == "9"] == [("departed", "9")]

@@ -34,3 +34,20 @@ class Shrunk:
     def around(self, asked, local):
         """On a vehicle: how far its samples are from the middle, absolutely."""
         return {"gaps": np.abs(local.features - asked["middle"]).sum(axis=0), "samples": float(len(local.labels))}
+
+
+class Compared(Shrunk):
+    """Its second question needs the departure-time model."""
+
+    name = "compared"
+
+    def track(self, kept, now):
+        """First the middle, then how far samples have moved."""
+        middle = now.report(now.request(scatter=False)).overall_mean
+        told = now.total(self.moved, middle=middle)
+        return kept, kept.prototype + told["gaps"] / told["samples"]
+
+    @on_vehicle(earlier=True, gaps=("d",), samples=())
+    def moved(self, asked, local):
+        """On a vehicle: the way of its samples."""
+        return {"gaps": (local.features - local.earlier()).sum(axis=0), "samples": float(len(local.labels))}

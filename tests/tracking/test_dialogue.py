@@ -3,9 +3,13 @@
 import numpy as np
 import pytest
 
-from mpt.fleet import Tracker
+from mpt.core.wire import Writer
+from mpt.fleet import FleetError, Tracker
+from mpt.fleet.status import status_of
 from mpt.methods import find_part
 from mpt.protocol.further import Further
+from mpt.tracking import state as states
+from mpt.tracking.prototypes import readout_of
 from tests.tracking.fleets import RARE, C, D, Fleet, paper_fleet, whats
 
 OTHER = 4
@@ -151,3 +155,197 @@ def test_a_further_question_is_asked_in_bytes():
     assert Further.from_bytes(more.to_bytes()) == more.further
     assert more.vehicles == tuple("abcd")
     assert max(len(a) for a in answers(fleet, more.further, "abcd").values()) <= more.largest_answer
+
+
+def test_a_shape_that_cannot_be_is_refused():
+    """Of an array without numbers, whose other sides are too large for any."""
+    fleet, tracker = paper_fleet(), made("sdc", grace=99)
+    for _ in range(2):
+        close(fleet, tracker, "abcd")
+    close(fleet, tracker, "abcd", ["a"])
+    question = tracker.question()
+    good = answers(fleet, question, "bcd")
+    writer = Writer(b"A", 0, "float32")
+    writer.numbers("I", 2)
+    writer.numbers("5I", 4, 0, 2**32 - 1, 2**32 - 1, 2**32 - 1)
+    writer.numbers("I", 0)
+    writer.reals(np.ones(1), "x")
+    forged = Writer(b"O", 0, "float64")
+    forged.raw(question.further.digest)
+    forged.numbers("IB", 1, 0)
+    forged.block(writer.finish())
+    whole = Writer(b"B", 1, "float64", version=2)
+    whole.numbers("I", 0)
+    whole.block(question.statistics.answer(*fleet.features("b", question.round)))
+    whole.block(forged.finish())
+    outcome = tracker.close({**good, "b": whole.finish()}, ask=lambda more: {})
+    assert outcome.answered == ("c", "d")
+    assert any("which cannot be" in problem for problem in outcome.problems), outcome.problems
+
+
+MINE = """
+from dataclasses import dataclass, field
+from typing import NamedTuple
+import numpy as np
+from mpt.protocol import on_vehicle
+
+class Pair(NamedTuple):
+    p: object
+    q: object
+
+@dataclass
+class Counted:
+    p: object
+    n: int = field(init=False, default=3)
+
+class Mine:
+    name, training, needs_departure = "mine", "held-out", True
+    def depart(self, now):
+        return {depart}
+    def track(self, kept, now):
+        {track}
+    @on_vehicle(sums=("d",))
+    def part(self, asked, local):
+        {part}
+"""
+
+
+def mine(tmp_path, *, depart="now.prototype()", track="return kept, kept", part="return {'sums': np.ones(8)}"):
+    path = tmp_path / "mine.py"
+    path.write_text(MINE.replace("{depart}", depart).replace("{track}", track).replace("{part}", part))
+    return f"{path}:Mine"
+
+
+def played(method, rounds=5, **given):
+    """Vehicle "a" leaves after round 2; the state goes through bytes after every round."""
+    fleet, tracker, outcomes = paper_fleet(), Tracker(num_classes=C, dim=D, method=method, watch=(RARE,), grace=1), []
+
+    def told(question, vehicles):
+        find = lambda name, part: find_part(name, part, method)  # noqa: E731
+        return {v: question.answer(*fleet.features(v, question.round), find=find) for v in vehicles}
+
+    for number in range(1, rounds + 1):
+        first = told(tracker.question(), "abcd" if number <= 2 else "bcd")
+        assert max(map(len, first.values())) <= tracker.largest_answer
+        leaving = ["a"] if number == 2 else []
+        outcomes.append(tracker.close(first, leaving, ask=lambda more: told(more.further, more.vehicles)))
+        tracker = Tracker.from_bytes(tracker.to_bytes())
+    return outcomes
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"track": "return kept, now.total(self.part, x=np.array([np.inf]))['sums']"}, "x should be finite"),
+        ({"track": "return kept, kept * np.nan"}, "it has no prototype"),
+        ({"track": "return kept, kept * 1e200"}, "which no feature has"),
+        ({"track": "return kept, kept + 1j"}, "complex128 of shape (8,), should be a prototype"),
+        ({"track": "raise SystemExit"}, "SystemExit"),
+        ({"track": "return lambda: 1, kept"}, "it keeps a function, which cannot be stored"),
+        (
+            {"track": "return kept, now.report(now.request(unit=True).__class__(1, 6, unit=True)).means[2]"},
+            "a request for round 1, should be for",
+        ),
+        (
+            {"track": "return kept, now.total(self.part)['sums']", "part": "raise ValueError('a bug')"},
+            "ValueError: a bug",
+        ),
+        ({"track": "return kept, now.total(self.part)['sums']", "part": "return {}"}, "should be sums, by name"),
+    ],
+)
+def test_what_a_method_does_wrong_costs_the_method(tmp_path, parts, said):
+    """Not the fleet, and not the vehicles: the class is reconstructed as by MPT."""
+    for outcome in played(mine(tmp_path, **parts))[2:]:
+        assert outcome.answered == ("b", "c", "d")
+        assert outcome.tracked == (RARE,)
+        assert RARE in outcome.reconstructions
+        assert any(said in problem and "as by mpt" in problem for problem in outcome.problems), outcome.problems
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        ("Pair(now.prototype(), 1)", "it keeps a Pair, which cannot be stored"),
+        ("open", "which cannot be stored"),
+        ("np.array([object()])", "which cannot be stored"),
+    ],
+)
+def test_what_cannot_be_stored_is_said_on_the_day(tmp_path, kept, said):
+    outcomes = played(mine(tmp_path, depart=kept))
+    (decision,) = [d for outcome in outcomes for d in outcome.decisions if d.what == "fallback"]
+    assert said in decision.why
+    assert RARE in outcomes[-1].reconstructions
+
+
+@pytest.mark.parametrize(
+    ("kept", "track"),
+    [
+        ("Counted(now.prototype())", "return kept, kept.p * kept.n"),
+        ("{(1, 2): [now.prototype(), np.float64(2), np.float32(1), b'x', None]}", "return kept, kept[1, 2][0]"),
+        ("[now.prototype()]", "kept[0] += 1; return kept, kept[0]"),
+    ],
+)
+def test_what_is_kept_is_what_is_read(tmp_path, kept, track):
+    outcomes = played(mine(tmp_path, depart=kept, track=track))
+    assert not [problem for outcome in outcomes for problem in outcome.problems]
+    assert not outcomes[-1].reconstructions
+    if "+= 1" in track:
+        np.testing.assert_allclose(outcomes[4].prototypes[RARE] - outcomes[3].prototypes[RARE], 1)
+
+
+def test_a_question_is_not_lost_on_a_method_that_catches_everything(tmp_path):
+    track = (
+        "\n        try:\n            told = now.total(self.part)['sums']\n        except:\n            told = -1e6\n"
+    )
+    outcomes = played(mine(tmp_path, track=f"{track}        return kept, kept + told"))
+    assert not outcomes[-1].reconstructions
+    assert np.abs(outcomes[-1].prototypes[RARE]).max() < 1e3
+
+
+def test_an_answer_to_another_question_is_refused():
+    fleet, tracker = paper_fleet(), made("mpt-lite")
+    for _ in range(2):
+        close(fleet, tracker, "abcd")
+    late = {}
+
+    def ask(more):
+        late.setdefault("answers", answers(fleet, more.further, "bcd"))
+        return {**answers(fleet, more.further, more.vehicles), "b": late["answers"]["b"]}
+
+    for _ in range(2):
+        outcome = tracker.close(answers(fleet, tracker.question(), "abcd"), ask=ask)
+    assert "b" not in outcome.answered
+    assert any("made for another question" in problem for problem in outcome.problems), outcome.problems
+
+
+def test_who_says_goodbye_between_two_questions_has_said_it():
+    fleet, tracker = paper_fleet(), made("mpt-lite")
+    tracker.close(
+        answers(fleet, tracker.question(), "abcd"), ask=lambda more: answers(fleet, more.further, more.vehicles)
+    )
+    for v, answer in answers(fleet, tracker.begin(), "abcd").items():
+        tracker.receive(v, answer)
+    more = tracker.take(["a"])
+    for v, answer in answers(fleet, more.further, more.vehicles).items():
+        tracker.receive(v, answer)
+    outcome = tracker.take()
+    assert "departed" in whats(outcome, "a")
+    assert RARE in tracker.state.tracked
+
+
+def test_a_state_is_read_without_the_file_of_its_method(tmp_path):
+    method = mine(tmp_path)
+    tracker = Tracker(num_classes=C, dim=D, method=method, watch=(RARE,))
+    tracker.close(paper_fleet().answers(tracker.request()))
+    data = tracker.to_bytes()
+    (tmp_path / "mine.py").unlink()
+    status = status_of(states.from_bytes(data))
+    assert status.round == 1
+    assert readout_of(states.from_bytes(data)) is not None
+    with pytest.raises(FleetError, match="there is no file"):
+        Tracker.from_bytes(data)
+
+
+def test_shadow_mode_needs_something_to_hold_out():
+    with pytest.raises(FleetError, match="holds nothing out of training"):
+        made("mpt:trained", shadow=True)

@@ -39,7 +39,7 @@ class Rules:
     """When a round ends, and when the server gives up.
 
     Attributes:
-        deadline: seconds that vehicles have to reply in each half of a round.
+        deadline: seconds that vehicles have to reply, to train and to each question.
         quorum: share of the vehicles asked whose update is needed; below it the round is tried again.
         least: so many vehicles must be reachable for a round to begin.
         wait: seconds to wait for them, and before a further try, which comes after a tenth of it at the soonest, for

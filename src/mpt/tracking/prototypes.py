@@ -118,6 +118,7 @@ def current(
     covariance = _covariance(settings, stats, problems)
     outward = tuple(c for c in departed.held_out if c in mapped)
     readout = told.readout or _readout(settings, prototypes, covariance, outward, problems)
+    found = departed.tracked.keys() - directly if told.readout else reconstructions.keys() | told.prototypes.keys()
     return Current(
         read_only(prototypes),
         read_only(made),
@@ -125,7 +126,7 @@ def current(
         readout,
         told.readout,
         reconstructions,
-        tuple(sorted({*reconstructions, *told.prototypes, *(departed.tracked.keys() - directly if told.readout else ())})),
+        tuple(sorted(found)),
         forecasts,
         outward,
         tuple(problems),

@@ -27,7 +27,8 @@ class Decision:
     Attributes:
         round: in which it was decided.
         what: joined, suspected, departed, returned, refused or failed, of a vehicle; watched, released, crowded,
-            deposited, carried, lost, held-out, recovered, referenced, unreferenced or verdict, of classes.
+            deposited, fallback, carried, lost, held-out, shadowed, approved, recovered, referenced, unreferenced or
+            verdict, of classes.
         vehicle: whose doing it is; empty where it is nobody's.
         classes: those concerned.
         why: a sentence without its first capital and its full stop.

@@ -90,7 +90,7 @@ class AppConfig:
     )
     num_rounds: int = _least(5, "to train", 1)
     state: str = _setting("", "the server's state: a folder, or sqlite:PATH; empty: nothing survives the server")
-    deadline: float = _seconds(600.0, "seconds that vehicles have to reply in each half of a round")
+    deadline: float = _seconds(600.0, "seconds that vehicles have to reply, to train and to each question")
     quorum: float = _setting(
         0.5, "share of the vehicles asked whose update is needed", "above 0 and at most 1", lambda value: 0 < value <= 1
     )
