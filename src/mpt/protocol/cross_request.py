@@ -1,6 +1,6 @@
 """What the server tells vehicles for a report of cross moments: one versioned dataclass, as on Flower so here."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
@@ -14,9 +14,6 @@ from mpt.core.wire import Reader, Writer
 
 _KIND = b"Q"
 _WHOLE = 1
-
-MOST_REFERENCES = 2
-"""How many reference models a vehicle is asked to keep, or to keep features of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,23 +100,3 @@ class CrossRequest(Value):
         parts = (digests[i : i + DIGEST_SIZE] for i in range(0, len(digests), DIGEST_SIZE))
         halves = not reader.flags & _WHOLE
         return cls(number, reference, weights, earlier_origin, origin, frozenset(parts), halves)
-
-
-def reference_for(round: int, kept: Collection[int], most: int = MOST_REFERENCES) -> int:
-    """The round whose model is the reference for a class that departs in `round`: its own, while there is room.
-
-    Where `most` models are kept already, it is the latest of them: vehicles report cross moments for it, so the last
-    round with the departing vehicle has the class's mean under it, which `mpt.deposit(..., cross=...)` takes. A model
-    that no deposit refers to any more makes room.
-
-    Args:
-        round: of the departure.
-        kept: rounds of the reference models that deposits refer to.
-        most: how many there may be, at least one.
-
-    Example:
-        >>> reference_for(40, [15]), reference_for(60, [15, 40]), reference_for(60, [40])
-        (40, 40, 60)
-    """
-    most = check.as_int(most, "most", least=1)
-    return round if len(set(kept)) < most or round in kept else max(kept)

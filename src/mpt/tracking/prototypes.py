@@ -74,14 +74,7 @@ def current(
     """
     settings, problems = state.settings, list[str](told.problems)
     if taken.snapshot is None:
-        problems.append(f"nobody answered: the prototypes are those of round {state.round}")
-        stats = None if state.snapshot is None else state.snapshot.everybody
-        covariance = None if stats is None else _covariance(settings, stats, problems)
-        readout = state.linear or _readout(settings, state.prototypes, covariance, state.outward, problems)
-        return Current(
-            state.prototypes, state.made, covariance, readout, state.linear, {}, (), {}, state.outward, tuple(problems)
-        )
-
+        return _as_before(state, problems)
     stats = taken.snapshot.everybody
     prototypes, made = stats.means, np.where(stats.counts > 0, round, -1)
     reconstructions, forecasts, mapped = dict[int, Reconstruction](), dict[int, Floats](), set[int]()
@@ -130,6 +123,17 @@ def current(
         forecasts,
         outward,
         tuple(problems),
+    )
+
+
+def _as_before(state: TrackerState, problems: list[str]) -> Current:
+    """Where nobody answered."""
+    problems.append(f"nobody answered: the prototypes are those of round {state.round}")
+    stats = None if state.snapshot is None else state.snapshot.everybody
+    covariance = None if stats is None else _covariance(state.settings, stats, problems)
+    readout = state.linear or _readout(state.settings, state.prototypes, covariance, state.outward, problems)
+    return Current(
+        state.prototypes, state.made, covariance, readout, state.linear, {}, (), {}, state.outward, tuple(problems)
     )
 
 

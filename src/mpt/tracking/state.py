@@ -153,38 +153,10 @@ def to_bytes(state: TrackerState) -> bytes:
     frame = stats[0] if stats else None
     tracked = [state.tracked[c] for c in sorted(state.tracked)]
     counted = sorted(state.counts)
-    holders = [] if state.snapshot is None else sorted(state.snapshot.holders)
     referred = [t.reference for t in tracked if t.reference is not None]
     earlier = {} if state.snapshot is None else state.snapshot.earlier
     remembered = [(v, c) for v in sorted(state.remembered) for c in sorted(state.remembered[v])]
-    about = {
-        "settings": dataclasses.asdict(state.settings),
-        "round": state.round,
-        "members": {v: dataclasses.astuple(m) for v, m in sorted(state.roster.members.items())},
-        "counted": counted,
-        "watch": {
-            "since": list(state.watch.since.items()),
-            "calm": list(state.watch.calm.items()),
-            "crowded": state.watch.crowded,
-        },
-        "tracked": [{"owners": t.owners, "round": t.round, "since": t.since, "samples": t.samples} for t in tracked],
-        "kept": [t.kept is not None for t in tracked],
-        "further": 0 if state.snapshot is None else len(state.snapshot.further),
-        "references": [None if t.reference is None else t.reference.round for t in tracked],
-        "earlier": sorted(earlier),
-        "lacking": {v: state.lacking[v] for v in sorted(state.lacking)},
-        "health": sorted(state.health.items()),
-        "outward": state.outward,
-        "remembered": remembered,
-        "held_out": state.held_out,
-        "approved": state.approved,
-        "snapshot": None
-        if state.snapshot is None
-        else {"round": state.snapshot.round, "rest": state.snapshot.rest is not None, "holders": holders},
-        "rows": [None if a is None else len(a) for a in (state.span, frame.span if frame else None)],
-        "decisions": [dataclasses.astuple(d) for d in state.decisions],
-        "problems": state.problems,
-    }
+    about = _about(state, tracked, frame)
     flags = _SPAN * (state.span is not None) | _ORIGIN * (state.origin is not None) | _REMEMBERED * bool(remembered)
     flags |= _CROSS * bool(referred or earlier) | _LINEAR * (state.linear is not None)
     spoken = _spoken(state, tracked)
@@ -219,6 +191,40 @@ def to_bytes(state: TrackerState) -> bytes:
         writer.exact(state.linear.weight)
         writer.exact(state.linear.bias)
     return writer.finish()
+
+
+def _about(state: TrackerState, tracked: Sequence[Tracked], frame: ClassStatistics | None) -> dict[str, Any]:
+    """The names and numbers; `frame` is any of the snapshot's statistics."""
+    snapshot = state.snapshot
+    remembered = [(v, c) for v in sorted(state.remembered) for c in sorted(state.remembered[v])]
+    return {
+        "settings": dataclasses.asdict(state.settings),
+        "round": state.round,
+        "members": {v: dataclasses.astuple(m) for v, m in sorted(state.roster.members.items())},
+        "counted": sorted(state.counts),
+        "watch": {
+            "since": list(state.watch.since.items()),
+            "calm": list(state.watch.calm.items()),
+            "crowded": state.watch.crowded,
+        },
+        "tracked": [{"owners": t.owners, "round": t.round, "since": t.since, "samples": t.samples} for t in tracked],
+        "kept": [t.kept is not None for t in tracked],
+        "further": 0 if snapshot is None else len(snapshot.further),
+        "references": [None if t.reference is None else t.reference.round for t in tracked],
+        "earlier": [] if snapshot is None else sorted(snapshot.earlier),
+        "lacking": {v: state.lacking[v] for v in sorted(state.lacking)},
+        "health": sorted(state.health.items()),
+        "outward": state.outward,
+        "remembered": remembered,
+        "held_out": state.held_out,
+        "approved": state.approved,
+        "snapshot": None
+        if snapshot is None
+        else {"round": snapshot.round, "rest": snapshot.rest is not None, "holders": sorted(snapshot.holders)},
+        "rows": [None if a is None else len(a) for a in (state.span, frame.span if frame else None)],
+        "decisions": [dataclasses.astuple(d) for d in state.decisions],
+        "problems": state.problems,
+    }
 
 
 def _spoken(state: TrackerState, tracked: Sequence[Tracked]) -> list[bytes]:
