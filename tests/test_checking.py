@@ -18,7 +18,7 @@ from mpt.methods import METHODS
 EXAMPLE = f"{Path(__file__).parents[1] / 'examples' / 'my_method.py'}:MyMethod"
 TEMPLATE = """
 import numpy as np
-from mpt.protocol.messages import pack, total, unpack
+from mpt.protocol import on_vehicle
 
 class Mine:
     name, training, needs_departure = "mine", "held-out", True
@@ -28,15 +28,17 @@ class Mine:
         {depart}
 
     def track(self, kept, now):
-        def answer(question, local):
-            {answer}
         {track}
+
+    @on_vehicle(sums=("d",), count=())
+    def part(self, asked, local):
+        {part}
 """
 GOOD = {
     "more": "",
     "depart": "return now.prototype()",
-    "answer": "return pack(local.features.sum(axis=0), np.array(float(len(local.labels))))",
-    "track": "sums, count = total(now.ask(b'', answer)); return kept, sums / count",
+    "part": "return {'sums': local.features.sum(axis=0), 'count': float(len(local.labels))}",
+    "track": "told = now.total(self.part); return kept, told['sums'] / told['count']",
 }
 REFERENCE = "nothing is known that no method may know"
 COUNTED = "what vehicles tell is in bytes that are counted"
@@ -48,8 +50,9 @@ NOTHING = "it works where no sample of the class remains"
 GIVES = "depart and track give what they should"
 
 SMUGGLES = {
-    "answer": "told.append(local.features.sum(axis=0)); return b''",
-    "track": "list(now.ask(b'', answer)); return kept, np.sum([kept, *told], axis=0)",
+    "more": "told = []",
+    "part": "self.told.append(local.features.sum(axis=0)); return {'sums': np.zeros(24), 'count': 0.0}",
+    "track": "self.told = []; now.total(self.part); return kept, np.sum([kept, *self.told], axis=0)",
 }
 PREDICTS = "R = type('R', (), {'predict': staticmethod(lambda x: %s)}); return kept, R()"
 MEDOID = "c = local.features.mean(axis=0); i = np.argmin(((local.features - c) ** 2).sum(axis=1)); "
@@ -58,7 +61,7 @@ MEDOID = "c = local.features.mean(axis=0); i = np.argmin(((local.features - c) *
 def method(tmp_path, **parts):
     path = tmp_path / "mine.py"
     text = TEMPLATE.format(**{**GOOD, **parts})
-    path.write_text(text.replace("        def answer", "        told = []\n        def answer"))
+    path.write_text(text)
     return f"{path}:Mine"
 
 
@@ -87,42 +90,37 @@ def test_the_method_that_the_others_are_made_from_keeps_it(tmp_path):
         ({"track": "return kept, now.reference('train')"}, [REFERENCE], "reads now.reference in round 3"),
         (SMUGGLES, [COUNTED], "answers tell the server more than they send"),
         (
-            {"answer": "return pack(local.features.sum(axis=0) - kept, np.array(1.0))"},
-            [COUNTED],
-            "an answer uses kept of the server's, which no message has brought",
-        ),
-        (
-            {"answer": "now.prototype(); return pack(local.features.sum(axis=0), np.array(1.0))"},
-            [COUNTED],
-            "calls now.report, which is the server's",
-        ),
-        (
             {
-                "answer": "return pack(local.features.T.copy())",
-                "track": "list(now.ask(b'', answer)); return kept, kept",
+                "part": "return {'sums': local.features.sum(axis=0) - self.kept, 'count': 1.0}",
+                "track": "self.kept = kept; return kept, now.total(self.part)['sums']",
             },
-            [SAMPLES],
-            "bytes when a vehicle has every sample twice",
+            [COUNTED],
+            "with the vehicles' memory apart from the server's: method: mine: AttributeError",
         ),
         (
-            {"answer": MEDOID + "return pack(local.features[i], np.array(1.0))"},
+            {"part": "return {'sums': local.features.T.copy(), 'count': 1.0}"},
+            [GIVES],
+            "sums of part has shape (24,",
+        ),
+        (
+            {"part": MEDOID + "return {'sums': local.features[i], 'count': 1.0}"},
             [SAMPLES],
             "has a sample's features in it",
         ),
         (
-            {"answer": "return pack(local.features[:10].sum(axis=0), np.array(10.0))"},
+            {"part": "return {'sums': local.features[:10].sum(axis=0), 'count': 10.0}"},
             [SAMPLES],
             "has its samples in another order",
+        ),
+        (
+            {"part": "return {'sums': local.features.sum(axis=0) * np.random.default_rng().random(), 'count': 1.0}"},
+            [SAME],
+            "other numbers are sent; draw from now.rng alone",
         ),
         (
             {"track": "return kept, kept + np.random.default_rng().standard_normal(len(kept))"},
             [SAME],
             "draw from now.rng alone",
-        ),
-        (
-            {"track": "first = unpack(next(iter(now.ask(b'', answer)))); return kept, first[0] / first[1]"},
-            [ORDER],
-            "when the vehicles' ids are in another order",
         ),
         ({"depart": "return lambda: 1", "track": "return kept, now.head[0][2]"}, [GOES_ON], "cannot be pickled"),
         (
@@ -142,24 +140,9 @@ def test_the_method_that_the_others_are_made_from_keeps_it(tmp_path):
         ({"track": PREDICTS % "np.full(len(x), -1)"}, [GIVES], "R.predict gave class -1, should be from 0 to 5"),
         ({"track": PREDICTS % "np.full(len(x), 6)"}, [GIVES], "R.predict gave class 6, should be from 0 to 5"),
         ({"track": PREDICTS % "np.zeros(len(x))"}, [GIVES], "R.predict gave float64 of shape"),
-        (
-            {
-                "answer": "now.notes['x'] = now.notes.get('x', 0) + local.features.sum(); return b''",
-                "track": "list(now.ask(b'', answer)); return kept, kept + now.notes['x']",
-            },
-            [COUNTED],
-            "calls now.notes, which is the server's",
-        ),
-        (
-            {
-                "answer": "now.rng.random(len(local.labels)); return b''",
-                "track": "list(now.ask(b'', answer)); return kept, kept + now.rng.random()",
-            },
-            [COUNTED],
-            "answers tell the server more than they send",
-        ),
-        ({"answer": "return local.features.sum(axis=0)"}, [GIVES], "an answer is ndarray, should be bytes"),
-        ({"track": "list(now.ask('what?', answer))"}, [GIVES], "now.ask was given str, should be bytes"),
+        ({"part": "return local.features.sum(axis=0)"}, [GIVES], "part gave ndarray, should be sums, count, by name"),
+        ({"part": "return {'sums': local.earlier().sum(axis=0), 'count': 1.0}"}, [GIVES], "should say so: @on_vehicle"),
+        ({"track": "return kept, now.total(self.depart)"}, [GIVES], "is not declared to run on vehicles"),
         ({"more": "slow = 3"}, ["attributes are those of the protocol"], "slow is 3, should be True or False"),
     ],
 )
@@ -167,15 +150,6 @@ def test_what_does_not_keep_it_fails_the_check_that_is_meant(tmp_path, parts, ex
     found = failed(method(tmp_path, **parts))
     assert sorted(found) == sorted(expected)
     assert any(said in text for text in found.values()), found
-
-
-def test_answers_in_a_form_of_their_own_are_compared_as_numbers(tmp_path):
-    """Sums in another order differ in their last bits, which is no data of single samples."""
-    plain = {
-        "answer": "return (local.features.sum(axis=0) / 3).tobytes()",
-        "track": "return kept, sum(np.frombuffer(a) for a in now.ask(b'', answer))",
-    }
-    assert failed(method(tmp_path, **plain)) == {}
 
 
 def test_the_methods_in_the_docs_are_what_they_say(tmp_path):

@@ -160,9 +160,9 @@ def test_a_method_that_raises_does_not_stop_the_fleet(dataset, tmp_path):
         "class Unstorable(Bad):\n"
         "    def depart(self, now):\n        return open\n"
         "class Asks(Bad):\n"
-        "    def track(self, kept, now):\n        return kept, list(now.ask(b'', print))[0]\n"
+        "    def track(self, kept, now):\n        return kept, now.total(print)\n"
     )
-    for name, said in {"Bad": "ValueError: no idea", "Asks": "use now.total"}.items():
+    for name, said in {"Bad": "ValueError: no idea", "Asks": "print: it is not declared to run on vehicles"}.items():
         last = list(served(dataset, f"{path}:{name}", everybody(new_vehicles(dataset))).rounds(3))[-1]
         assert any(said in problem and "as by mpt" in problem for problem in last.outcome.problems)
         assert last.outcome.tracked == (TRUCK,)

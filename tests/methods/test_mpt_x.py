@@ -37,7 +37,7 @@ def with_vehicles(now, fleet, vehicles):
     """The round with other vehicles in it."""
     exchange = Exchange({v: fleet._local(v, fleet.after) for v in vehicles})
     channel = exchange.channel(now.cost)
-    return type(now)(**{**vars(now), "report": channel.report, "ask": channel.ask})
+    return type(now)(**{**vars(now), "report": channel.report, "crossed": channel.cross})
 
 
 def test_it_is_the_cores_reconstruction_to_float16():

@@ -9,16 +9,13 @@ from typing import Any, get_args
 import numpy as np
 
 from mpt.checking.observed import Make, Seen, Sent, observe
-from mpt.checking.vehicles import OnVehicleError
 from mpt.checking.world import World
 from mpt.checkpoint import CheckpointError
-from mpt.core import ClassStatistics, StatisticsError
-from mpt.core.cross import Still
+from mpt.core import StatisticsError
+from mpt.core.validation import Floats
 from mpt.methods import MethodError, file_of, find_method
 from mpt.methods.method import Training, Traits
 from mpt.methods.simple import Reference
-from mpt.protocol.cross_request import CrossRequest
-from mpt.protocol.messages import unpack
 
 TOLERANCE = 1e-3
 """Relative; messages are float32."""
@@ -90,7 +87,7 @@ class Found:
         """What it does there; `BrokenError` with a sentence about what it raised, and where in the user's file."""
         try:
             return observe(self.make, world, **how)
-        except (MethodError, CheckpointError, OnVehicleError) as error:
+        except (MethodError, CheckpointError) as error:
             raise BrokenError(f"{where}{error}") from error
         except (Exception, SystemExit) as error:  # a method may raise whatever it likes
             raise BrokenError(f"{where}{type(error).__name__}: {error}{self._line(error)}") from error
@@ -124,42 +121,34 @@ def _no_reference(found: Found, method: Any, base: Seen) -> str:
     if base.references and not isinstance(method, Reference):
         raise BrokenError(
             f"it reads now.reference in round {base.references[0]}: samples that no method may know; ask vehicles with "
-            "now.report or now.ask"
+            "now.report or now.total"
         )
     return "it reads now.reference, as a row to compare with may" if base.references else ""
 
 
 def _counted(found: Found, method: Any, base: Seen) -> str:
-    if base.carried:
-        raise BrokenError(
-            f"an answer uses {', '.join(sorted(base.carried))} of the server's, which no message has brought; put it "
-            "into the question, so that its bytes are counted"
-        )
     if not _same(base, found.seen(World(), "with the vehicles' memory apart from the server's: ", isolated=True)):
         raise BrokenError(
             "answers tell the server more than they send: with the vehicles' memory apart from the server's the "
-            "outcome is another; what the server learns has to be in the bytes"
+            "outcome is another; what the server learns has to be in what a part gives"
         )
     return f"{len(base.sent)} answers to questions of its own" if base.sent else "no questions of its own"
 
 
 def _no_samples(found: Found, method: Any, base: Seen) -> str:
     for sent in base.sent:
-        rows = [row.astype(kind).tobytes() for h in sent.features for kind in (np.float32, np.float64) for row in h]
-        if any(row in sent.answer for row in rows):
-            raise BrokenError(f"an answer in round {sent.round} has a sample's features in it; send sums over samples")
+        arrays = [row for array in sent.answer for row in np.atleast_2d(array)]
+        for features in sent.features:
+            if any(_has_row(features, row) for row in arrays):
+                raise BrokenError(
+                    f"an answer in round {sent.round} has a sample's features in it; send sums over samples"
+                )
     doubled = found.seen(World(copies=2), "with every sample twice: ")
     if len(doubled.sent) != len(base.sent):
         raise BrokenError("there are other messages when a vehicle has every sample twice; send sums over samples")
-    for one, other in zip(base.sent, doubled.sent, strict=True):
-        if len(one.answer) != len(other.answer):
-            raise BrokenError(
-                f"an answer goes from {len(one.answer)} to {len(other.answer)} bytes when a vehicle has every sample "
-                "twice; send sums, whose size is fixed"
-            )
     shuffled = found.seen(World(shuffled=True), "with the samples in another order: ")
-    read = zip(_numbers(base.sent), _numbers(shuffled.sent), strict=False)
-    if len(shuffled.sent) != len(base.sent) or not all(map(_alike, base.sent, shuffled.sent, read)):
+    same = len(shuffled.sent) == len(base.sent)
+    if not same or not all(_close(one.answer, other.answer, TOLERANCE) for one, other in _pairs(base, shuffled)):
         raise BrokenError(
             "an answer is another one when a vehicle has its samples in another order; send sums over samples"
         )
@@ -168,8 +157,11 @@ def _no_samples(found: Found, method: Any, base: Seen) -> str:
 
 def _deterministic(found: Found, method: Any, base: Seen) -> str:
     seen = found.seen(World(), "the second time: ")
-    if [(s.question, s.answer) for s in base.sent] != [(s.question, s.answer) for s in seen.sent]:
-        raise BrokenError("the second time other bytes are sent; draw from now.rng alone")
+    same = len(seen.sent) == len(base.sent)
+    if not same or not all(
+        _close(a.answer, b.answer, 0) and _close(a.question, b.question, 0) for a, b in _pairs(base, seen)
+    ):
+        raise BrokenError("the second time other numbers are sent; draw from now.rng alone")
     if not _same(base, seen):
         raise BrokenError("the second time the outcome is another; draw from now.rng alone")
     return ""
@@ -216,51 +208,19 @@ def _same(one: Seen, other: Seen, tolerance: float = 0.0) -> bool:
     )
 
 
-def _alike(one: Sent, other: Sent, numbers: tuple[Sequence[Any], Sequence[Any]]) -> bool:
-    """Whether two answers have the same numbers to rounding; of messages in a form of the method's own, guessed."""
-    if one.answer == other.answer or _close(*numbers, TOLERANCE):
-        return True
-    if len(one.answer) != len(other.answer):
+def _pairs(one: Seen, other: Seen) -> Iterator[tuple[Sent, Sent]]:
+    return zip(one.sent, other.sent, strict=True)
+
+
+def _has_row(features: Floats, row: Floats) -> bool:
+    """Whether a vector is one of the rows, to float32."""
+    if row.shape != features.shape[1:]:
         return False
-    return any(_close(read(one.answer), read(other.answer), TOLERANCE) for read in (_plain32, _plain64))
-
-
-def _numbers(sent: Sequence[Sent]) -> Iterator[Sequence[Any]]:
-    """The arrays in each answer; none where it is in a form of the method's own."""
-    known = dict[bytes, Still]()
-    for one in sent:
-        try:
-            report = CrossRequest.from_bytes(one.question).read(one.answer, known)
-        except StatisticsError:
-            yield _arrays(one.answer)
-        else:
-            known[report.still_digest] = report.still
-            yield report.counts, report.earlier, report.sums, report.gram, report.cross
-
-
-def _arrays(message: bytes) -> Sequence[Any]:
-    try:
-        return unpack(message)
-    except StatisticsError:
-        pass
-    try:
-        stats = ClassStatistics.from_bytes(message)
-    except StatisticsError:
-        return ()
-    scatter = () if stats.scatter is None else (stats.scatter,)
-    return stats.counts, stats.sums, stats.squares, *scatter
-
-
-def _plain32(message: bytes) -> Sequence[Any]:
-    return () if len(message) % 4 else (np.frombuffer(message, dtype="<f4").astype(np.float64),)
-
-
-def _plain64(message: bytes) -> Sequence[Any]:
-    return () if len(message) % 8 else (np.frombuffer(message, dtype="<f8"),)
+    return bool(np.any(np.all(features.astype(np.float32) == row.astype(np.float32), axis=1)))
 
 
 def _close(ones: Sequence[Any], others: Sequence[Any], tolerance: float) -> bool:
-    if not ones or len(ones) != len(others):
+    if len(ones) != len(others):
         return False
     for one, other in zip(ones, others, strict=True):
         if one.shape != other.shape or not np.array_equal(np.isfinite(one), np.isfinite(other)):

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from mpt.checking.vehicles import apart, carried
 from mpt.checking.world import PLAN, World
 from mpt.checkpoint import Checkpoint, load, save
+from mpt.core import CrossStatistics
+from mpt.core.cross import Still
 from mpt.core.validation import Floats, Ints
 from mpt.federation.scoring import evaluate
 from mpt.federation.state import State
@@ -19,8 +20,9 @@ from mpt.federation.stored import predictions
 from mpt.federation.view import views
 from mpt.methods import Method, MethodError
 from mpt.methods.method import Now
-from mpt.protocol.local import Answer, Local
-from mpt.protocol.parts import Part, parts_of
+from mpt.protocol.cross_request import CrossRequest
+from mpt.protocol.local import Local
+from mpt.protocol.parts import Asked, Part, parts_of
 from mpt.tables import Tables
 
 Make = Callable[[], Method]
@@ -33,14 +35,14 @@ class Sent:
 
     Attributes:
         round: in which it was asked.
-        question: the message.
-        answer: the message.
+        question: the arrays that were sent along.
+        answer: the arrays that came.
         features: (n, d), of the vehicle's samples, under the current model and, once there is one, the earlier one.
     """
 
     round: int
-    question: bytes
-    answer: bytes
+    question: tuple[Floats, ...]
+    answer: tuple[Floats, ...]
     features: tuple[Floats, ...]
 
 
@@ -53,14 +55,12 @@ class Seen:
         predicted: (N,), what it predicts for the test samples in each round, where it gave a readout.
         sent: every answer to its own questions.
         references: rounds in which it read `now.reference`.
-        carried: names of what its answers close over.
     """
 
     prototypes: dict[int, Floats] = field(default_factory=dict)
     predicted: dict[int, Ints] = field(default_factory=dict)
     sent: list[Sent] = field(default_factory=list)
     references: list[int] = field(default_factory=list)
-    carried: set[str] = field(default_factory=set)
 
 
 class Observed:
@@ -92,27 +92,28 @@ class Observed:
             self.seen.references.append(now.round)
             return now.reference(which)
 
-        def ask(question: bytes, answer: Answer) -> Iterator[bytes]:
-            if not isinstance(question, bytes):
-                raise MethodError(f"now.ask was given {type(question).__name__}, should be bytes")
-            self.seen.carried.update(carried(answer, watched))
+        def summed(part: Part, asked: Asked) -> dict[str, Floats]:
+            installed = parts_of(self.make()).get(part.name) if self.isolated else part
+            if installed is None:
+                raise MethodError(f"{part.name}: no function of the method has that name, vehicles could not find it")
 
-            def noted(question: bytes, local: Local) -> bytes:
-                earlier = (local.earlier(),) if now.round >= PLAN.depart_at else ()
-                made = (apart(answer, watched) if self.isolated else answer)(question, local)
-                if not isinstance(made, bytes):
-                    raise MethodError(f"an answer is {type(made).__name__}, should be bytes")
-                self.seen.sent.append(Sent(now.round, question, made, (local.features, *earlier)))
-                return made
+            def noted(asked: Asked, local: Local) -> Mapping[str, Floats]:
+                given = installed.answer(asked, local)
+                earlier = (local.earlier(),) if part.earlier else ()
+                arrays = tuple(np.asarray(given[name], dtype=np.float64) for name in part.shapes if name in given)
+                self.seen.sent.append(Sent(now.round, tuple(asked.arrays.values()), arrays, (local.features, *earlier)))
+                return given
 
-            return now.ask(question, noted)
+            return now.summed(replace(part, answer=noted), asked)
 
-        def summed(part: Part, arrays: Mapping[str, Floats]) -> dict[str, Floats]:
-            installed = parts_of(self.make())[part.name] if self.isolated else part
-            return replace(watched, summed=None).total(installed.answer, **arrays)
+        def crossed(request: CrossRequest, known: Mapping[bytes, Still]) -> Iterator[CrossStatistics]:
+            assert now.crossed is not None
+            for report in now.crossed(request, known):
+                arrays = (report.counts.astype(np.float64), report.earlier, report.sums, report.gram, report.cross)
+                self.seen.sent.append(Sent(now.round, (request.weights, request.origin), arrays, ()))
+                yield report
 
-        watched = replace(now, reference=reference, ask=ask, summed=summed)
-        return watched
+        return replace(now, reference=reference, summed=summed, crossed=crossed)
 
 
 def observe(make: Make, world: World, *, isolated: bool = False, resumed: bool = False) -> Seen:

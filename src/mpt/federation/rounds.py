@@ -1,13 +1,19 @@
 """One round after training: what vehicles can answer, what the server may ask, and what it costs."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 
-from mpt.core import ClassStatistics, StatisticsError
+from mpt.core import ClassStatistics, CrossStatistics, StatisticsError
+from mpt.core.cross import Still
+from mpt.core.validation import Floats
 from mpt.methods.method import Cost
-from mpt.protocol.local import Answer, Local
+from mpt.protocol.cross_request import CrossRequest
+from mpt.protocol.local import Local
+from mpt.protocol.messages import pack, unpack
+from mpt.protocol.parts import Asked, Part
 from mpt.protocol.request import StatisticsRequest
 
 
@@ -114,16 +120,29 @@ class Channel:
             raise StatisticsError("report: no vehicle stays after this round, at least one should")
         return merged.staying
 
-    def ask(self, question: bytes, answer: Answer) -> Iterator[bytes]:
-        """Everybody's answer to a question of the method's own, as it arrives; none is kept here."""
+    def total(self, part: Part, asked: Asked) -> dict[str, Floats]:
+        """What a part of the method gives on all vehicles, added up as it arrives; no answer is kept."""
+        question = pack(*asked.arrays.values()) if asked.arrays else b""
+        received = replace(asked, arrays=dict(zip(asked.arrays, unpack(question), strict=True)) if question else {})
+        sums = dict[str, Floats]()
+        for answer in self._asked(question, partial(part.made, received)):
+            made = part.read(answer, asked.num_classes)
+            sums = {name: sums[name] + made[name] for name in made} if sums else made
+        return sums
+
+    def cross(self, request: CrossRequest, known: Mapping[bytes, Still]) -> Iterator[CrossStatistics]:
+        """Everybody's cross moments, each as it arrives, completed from the still parts that the server has."""
+        question = request.to_bytes()
+        for answer in self._asked(question, lambda local: local.answer_cross(CrossRequest.from_bytes(question))):
+            yield request.read(answer, known)
+
+    def _asked(self, question: bytes, answer: Callable[[Local], bytes]) -> Iterator[bytes]:
+        """Everybody's answer to a question of the method's own; question and answers are charged."""
         locals = dict(sorted(self.exchange.locals.items()))
         self._charge(len(question) * len(locals), 0, 0.0)
-        return self._answers(question, answer, locals)
-
-    def _answers(self, question: bytes, answer: Answer, locals: Mapping[int, Local]) -> Iterator[bytes]:
         for local in locals.values():
             start = time.perf_counter()
-            made = answer(question, local)
+            made = answer(local)
             seconds = time.perf_counter() - start
             self.exchange.spent += seconds
             self.cost.bytes_up += len(made)

@@ -11,9 +11,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from mpt.core import ClassStatistics, CrossStatistics, Deposit, Reconstruction, StatisticsError
+from mpt.core.cross import Still
 from mpt.core.validation import Floats, Ints
-from mpt.protocol.local import Answer, Local
-from mpt.protocol.messages import pack, total, unpack
+from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.parts import Answers, Asked, Part, part_of
 from mpt.protocol.request import StatisticsRequest
 
@@ -60,8 +60,9 @@ class Now:
         classifier: weight (C, d) and bias (C,) of the model's last layer; None where the server does not know them.
         report: asks all present vehicles for statistics and merges their answers; with `staying=True`, only those that
             do not leave after this round.
-        ask: sends a question to all present vehicles and gives back their answers, a `bytes` each, as they arrive. For
-            one machine alone: `total` asks on a fleet too.
+        summed: what `total` asks by: gives what a part makes on all present vehicles, added up.
+        crossed: asks all present vehicles for cross moments and gives each one's as it arrives, given the still parts
+            that the server has; None where nobody reports them this way.
         reference: what no method may know, for the rows that are there to compare with: "test" is the test samples'
             mean feature of the departed class, "train" that of all its training samples, departed ones included.
         rng: for methods that draw.
@@ -70,7 +71,6 @@ class Now:
         held_out: the departed classes, where their remaining samples are held out of training; vehicles are told.
         watched: the classes that statistics leave out of the scatter, the departed one among them; empty: that alone.
         origin: (d,) or None, a vector near the features that statistics are summed about.
-        summed: on a fleet, what `total` asks by.
     """
 
     round: int
@@ -78,13 +78,13 @@ class Now:
     num_classes: int
     classifier: tuple[Floats, Floats] | None
     report: Callable[..., ClassStatistics]
-    ask: Callable[[bytes, Answer], Iterator[bytes]]
+    summed: Callable[[Part, Asked], dict[str, Floats]]
     reference: Callable[[Literal["test", "train"]], Floats]
     rng: np.random.Generator
     held_out: tuple[int, ...] = ()
     watched: tuple[int, ...] = ()
     origin: Floats | None = None
-    summed: Callable[[Part, Mapping[str, Floats]], dict[str, Floats]] | None = None
+    crossed: Callable[[CrossRequest, Mapping[bytes, Still]], Iterator[CrossStatistics]] | None = None
     cost: Cost = field(default_factory=Cost)
     notes: dict[str, float] = field(default_factory=dict)
 
@@ -102,17 +102,8 @@ class Now:
             part: a function of the method that is declared with `@on_vehicle(...)`.
             arrays: what vehicles need to know; float32 on the wire.
         """
-        known, names = part_of(part), tuple(arrays)
-        if self.summed is not None:
-            return self.summed(known, arrays)
-        about = self.round, self.num_classes, self.departed
-
-        def answer(question: bytes, local: Local) -> bytes:
-            sent = dict(zip(names, unpack(question) if question else (), strict=True))
-            return known.made(Asked(*about, sent), local)
-
-        sums = total(self.ask(pack(*arrays.values()) if arrays else b"", answer))
-        return dict(zip(known.shapes, sums, strict=True))
+        sent = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
+        return self.summed(part_of(part), Asked(self.round, self.num_classes, self.departed, sent))
 
     def prototype(self) -> Floats:
         """(d,): the class's mean over the samples that are there, without a scatter; NaN where there are none."""

@@ -21,7 +21,6 @@ from mpt.core.value import Value
 from mpt.methods.method import Asks, Now, Training
 from mpt.methods.mpt import note
 from mpt.protocol.cross_request import CrossRequest
-from mpt.protocol.local import Local
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +81,8 @@ class MptX:
         still = dict[bytes, Still]()
 
         def arriving() -> Iterator[CrossStatistics]:
-            for message in now.ask(request.to_bytes(), _answer):
-                report = request.read(message, kept.still)
+            assert now.crossed is not None
+            for report in now.crossed(request, kept.still):
                 still[report.still_digest] = report.still
                 yield report
 
@@ -102,8 +101,3 @@ class MptX:
     ) -> Reconstruction:
         """Eq. (X2) to (X9); without cross moments as MPT does."""
         return reconstruct(kept, stats) if cross is None else reconstruct(kept, stats, variant="cross", cross=cross)
-
-
-def _answer(question: bytes, local: Local) -> bytes:
-    """On a vehicle."""
-    return local.answer_cross(CrossRequest.from_bytes(question))

@@ -5,14 +5,13 @@ It is the same on one machine and on Flower. Every question and every answer is 
 
 from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.further import Further
-from mpt.protocol.local import Answer, Local
-from mpt.protocol.messages import pack, total, unpack
+from mpt.protocol.local import Local
+from mpt.protocol.messages import pack, unpack
 from mpt.protocol.parts import Asked, PartRequest, on_vehicle
 from mpt.protocol.question import Question
 from mpt.protocol.request import StatisticsRequest
 
 __all__ = [
-    "Answer",
     "Asked",
     "CrossRequest",
     "Further",
@@ -22,6 +21,5 @@ __all__ = [
     "StatisticsRequest",
     "on_vehicle",
     "pack",
-    "total",
     "unpack",
 ]

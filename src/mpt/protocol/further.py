@@ -143,17 +143,6 @@ def as_request(block: bytes) -> Request:
     return StatisticsRequest.from_bytes(block) if kind_of(block) == _STATISTICS else PartRequest.from_bytes(block)
 
 
-def _earlier(request: PartRequest, there: Mapping[int, Floats]) -> Callable[[], Floats]:
-    def earlier() -> Floats:
-        if request.reference is None:
-            raise StatisticsError(
-                f"{request.part}: reads local.earlier(), should say so: @on_vehicle(earlier=True, ...)"
-            )
-        return there[request.reference]
-
-    return earlier
-
-
 def _tried(
     request: Request, classes: Ints, current: Floats, there: Mapping[int, Floats], find: FindPart
 ) -> tuple[int, bytes]:
@@ -163,8 +152,9 @@ def _tried(
     if request.reference is not None and request.reference not in there:
         return _LACKS, b""
     try:
-        part = find(request.method, request.part)
-        return _MADE, part.made(request.asked, Local(classes, current, _earlier(request, there)))
+        earlier = current if request.reference is None else there[request.reference]
+        local = Local(classes, current, lambda: earlier)
+        return _MADE, find(request.method, request.part).made(request.asked, local)
     except Exception as error:
         said = str(error) if isinstance(error, StatisticsError) else f"{type(error).__name__}: {error}"
         return _FAILED, said.encode()[:_LONGEST]

@@ -44,7 +44,3 @@ class Local:
         if self.cross is None:
             return request.answer(self.earlier(), self.features, self.labels)
         return request.send(self.cross(request))
-
-
-Answer = Callable[[bytes, Local], bytes]
-"""What a vehicle does with a question: the part of a method that runs there."""

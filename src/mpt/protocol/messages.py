@@ -1,7 +1,5 @@
 """Arrays as bytes, for methods whose answers are not `ClassStatistics`: float32 where that holds them."""
 
-from collections.abc import Iterable
-
 from mpt.core.validation import Floats
 from mpt.core.wire import Reader, Writer, fits_float32
 
@@ -30,12 +28,3 @@ def unpack(message: bytes) -> list[Floats]:
     arrays = [reader.reals(*shape) for shape in shapes]
     reader.finish()
     return arrays
-
-
-def total(messages: Iterable[bytes]) -> list[Floats]:
-    """The sum over vehicles of what each sent, array by array."""
-    sums: list[Floats] = []
-    for message in messages:
-        arrays = unpack(message)
-        sums = [before + array for before, array in zip(sums, arrays, strict=True)] if sums else arrays
-    return sums

@@ -10,7 +10,7 @@ counting bytes are the same for all parts.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -81,16 +81,20 @@ class Part:
 
     def made(self, asked: Asked, local: Local) -> bytes:
         """On a vehicle: the answer as bytes."""
-        given = self.answer(asked, local)
-        dim = local.features.shape[1]
-        return pack(*_checked(self, given, self.sizes(asked.num_classes, dim)).values())
+        mine = local if self.earlier else replace(local, earlier=self._undeclared)
+        given = self.answer(asked, mine)
+        return pack(*_checked(self, given, self.sizes(asked.num_classes, mine.features.shape[1])).values())
 
-    def read(self, answer: bytes, num_classes: int, dim: int) -> dict[str, Floats]:
-        """On the server: what a vehicle answered."""
-        arrays, sizes = unpack(answer), self.sizes(num_classes, dim)
-        if len(arrays) != len(sizes):
-            raise StatisticsError(f"answer: {len(arrays)} arrays, {self.name} gives {len(sizes)}")
-        return _checked(self, dict(zip(sizes, arrays, strict=True)), sizes)
+    def _undeclared(self) -> Floats:
+        raise StatisticsError(f"{self.name}: it reads local.earlier(), should say so: @on_vehicle(earlier=True, ...)")
+
+    def read(self, answer: bytes, num_classes: int, dim: int | None = None) -> dict[str, Floats]:
+        """On the server: what a vehicle answered; without `dim`, on one machine, its shapes are right already."""
+        arrays = unpack(answer)
+        if len(arrays) != len(self.shapes):
+            raise StatisticsError(f"answer: {len(arrays)} arrays, {self.name} gives {len(self.shapes)}")
+        named = dict(zip(self.shapes, arrays, strict=True))
+        return named if dim is None else _checked(self, named, self.sizes(num_classes, dim))
 
 
 def _checked(part: Part, given: Any, sizes: Mapping[str, tuple[int, ...]]) -> dict[str, Floats]:

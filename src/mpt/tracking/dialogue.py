@@ -19,7 +19,7 @@ from mpt.draws import numpy_generator
 from mpt.methods import Method, Now, Traits
 from mpt.methods.simple import Linear
 from mpt.protocol.further import MOST, Answered, Further, Request
-from mpt.protocol.parts import LARGEST, Part, PartRequest, parts_of
+from mpt.protocol.parts import LARGEST, Asked, Part, PartRequest, parts_of
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking import keeping
 from mpt.tracking.answers import Snapshot, Taken
@@ -267,13 +267,10 @@ def _now(
         assert isinstance(answer, ClassStatistics)
         return answer
 
-    def summed(part: Part, arrays: Mapping[str, Floats]) -> dict[str, Floats]:
-        answer = found(_part_request(settings, base, c, one, part, arrays))
+    def summed(part: Part, asked: Asked) -> dict[str, Floats]:
+        answer = found(_part_request(settings, asked, one, part))
         assert isinstance(answer, dict)
         return answer
-
-    def ask(*_: Any) -> NoReturn:
-        raise StatisticsError("now.ask sends a function, which no fleet does; declare a part and use now.total")
 
     def reference(_: Literal["test", "train"]) -> NoReturn:
         raise StatisticsError("now.reference is known on one machine alone")
@@ -284,19 +281,16 @@ def _now(
         num_classes=settings.num_classes,
         classifier=head,
         report=report,
-        ask=ask,
+        summed=summed,
         reference=reference,
         rng=numpy_generator(settings.seed, "method", base.round),
         held_out=held_out,
         watched=base.watched,
         origin=base.origin,
-        summed=summed,
     )
 
 
-def _part_request(
-    settings: Settings, base: StatisticsRequest, c: int, one: Tracked | None, part: Part, arrays: Mapping[str, Floats]
-) -> PartRequest:
+def _part_request(settings: Settings, asked: Asked, one: Tracked | None, part: Part) -> PartRequest:
     if part.name not in parts_of(settings.speaks):
         raise StatisticsError(f"{part.name}: no function of the method has that name, vehicles could not find it")
     reference = None
@@ -304,11 +298,11 @@ def _part_request(
         if one is None or one.reference is None:
             raise StatisticsError(f"{part.name}: there is no departure-time model to read")
         reference = one.reference.round
-    sent = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
-    for name, array in sent.items():
+    for name, array in asked.arrays.items():
         if not np.isfinite(array).all() or np.abs(array).max(initial=0) > LARGEST:
             raise StatisticsError(f"{part.name}: {name} should be finite and at most {LARGEST:.0e}")
-    return PartRequest(base.round, settings.num_classes, c, settings.method, part.name, reference, sent)
+    about = asked.round, asked.num_classes, asked.departed
+    return PartRequest(*about, settings.method, part.name, reference, asked.arrays)
 
 
 def _is_base(request: StatisticsRequest, base: StatisticsRequest) -> bool:
