@@ -74,9 +74,13 @@ def lines(args: argparse.Namespace) -> Iterator[list[str]]:
         print(f"{path.stem} done", flush=True)
 
 
+Entries = dict[tuple[float, str], dict[str, list[tuple[float, ...]]]]
+"""By what remains and estimator, by cell: the numbers of each line."""
+
+
 def table(path: Path) -> None:
     """F1 as a fraction of oracle-train's by what remains, the worst cell's, the distance; means over cells."""
-    found: dict[tuple[float, str], dict[str, list[tuple[float, ...]]]] = defaultdict(lambda: defaultdict(list))
+    found: Entries = defaultdict(lambda: defaultdict(list))
     for line in csv.DictReader(path.open()):
         entry = tuple(float(line[c] or "nan") for c in ("f1", "best_f1", "distance", "others", "best_others"))
         found[float(line["remaining"]), line["estimator"]][f"{line['cell']}-{line['seed']}"].append(entry)
@@ -89,6 +93,23 @@ def table(path: Path) -> None:
         worst = min(m[0] / m[1] for m in means)
         far, others = np.mean([m[2] for m in means]), np.mean([m[3] - m[4] for m in means])
         print(f"| {remaining:.0%} | {name} | {_fraction(cells):.3f} | {worst:.3f} | {far:.2f} | {others:+.3f} |")
+    for other in ("mpt", "ldc:all", "mpt-x in place"):
+        gaps = _gaps(found, "mpt-x", other)
+        if gaps:
+            above, (least, where) = sum(gap > 0 for gap, _ in gaps), min(gaps)
+            most = max(gaps)[0]
+            print(f"mpt-x less {other}: above 0 in {above} of {len(gaps)}, {least:+.3f} ({where}) to {most:+.3f}")
+
+
+def _gaps(found: Entries, one: str, other: str) -> list[tuple[float, str]]:
+    """By cell and what remains: how far one estimator's fraction of oracle-train's F1 is above another's."""
+    gaps = []
+    for (remaining, name), cells in found.items():
+        for cell, entries in cells.items() if name == one else ():
+            if cell in found.get((remaining, other), {}):
+                mine, theirs = np.mean(entries, axis=0), np.mean(found[remaining, other][cell], axis=0)
+                gaps.append((float(mine[0] / mine[1] - theirs[0] / theirs[1]), f"{cell}, {remaining:.0%}"))
+    return gaps
 
 
 def _fraction(cells: dict[str, list[tuple[float, ...]]]) -> float:

@@ -141,7 +141,7 @@ WRONG = {
     "num-rounds": ("0", "num-rounds = 0, should be at least 1"),
     "watch_share": ("0.5", "unknown key 'watch_share', should it be 'watch-share'?"),
     "lr": ('"fast"', "lr = 'fast', should be a number"),
-    "method": ('"best"', "method = 'best', should be one of mpt methods"),
+    "method": ('"ldc:al"', "method: 'ldc:al' is none, did you mean ldc:all?"),
     "quorum": ("2", "quorum = 2.0, should be above 0 and at most 1"),
     "deadline": ("-1", "deadline = -1.0, should be a number of seconds above 0"),
     "grace": ("-1", "grace = -1, should be at least 0"),

@@ -20,6 +20,7 @@ from mpt.fleet.server import differing
 from mpt.fleet.store import SqliteStore, open_store
 from mpt.fleet.vehicle import arrays
 from mpt.learning import LearningError
+from mpt.methods import MethodError, find_on_fleet
 from mpt.scenario import PlanError, parse_events
 from mpt.tracking.errors import FleetError
 
@@ -54,7 +55,7 @@ def check(texts: Sequence[str]) -> Checked:
     except FleetError as error:
         return Checked((str(error),))
     config = AppConfig(**chosen)
-    parts = (_scenario, _prepared, _kept) if not problems else (_scenario, _prepared, _place)
+    parts = (_scenario, _method, _prepared, _kept if not problems else _place)
     found, notes, taken = list(problems), list[str](), False
     for part in (*parts, _test_set):
         try:
@@ -83,6 +84,17 @@ def _mended(config: AppConfig) -> AppConfig:
 def _scenario(config: AppConfig) -> list[str]:
     parse_events(config.events)
     return []
+
+
+def _method(config: AppConfig) -> list[str]:
+    """It can be had here, where the server's files are."""
+    try:
+        made = find_on_fleet(config.method, ridge=config.ridge, cov_ridge=config.cov_ridge)
+    except MethodError as error:
+        raise FleetError(str(error)) from None
+    training = "held-out" if made.speaks is None else made.speaks.training
+    said = {"held-out": "not trained on", "fedlc": "trained on, all with FedLC's loss"}.get(training, "trained on")
+    return [f"method {config.method}: remaining samples of departed classes are {said}"]
 
 
 def _prepared(config: AppConfig) -> list[str]:

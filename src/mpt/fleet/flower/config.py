@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from mpt.fleet.server import Rules
 from mpt.learning import Settings
 from mpt.learning.augmentation import AUGMENTATIONS
-from mpt.methods import MethodError, file_of, find_on_fleet
 from mpt.tracking.errors import FleetError
 from mpt.tracking.settings import Settings as TrackerSettings
 
@@ -45,17 +44,6 @@ def _ridge(default: float, about: str) -> Any:
 def _one_of(default: str, about: str, *choices: str) -> Any:
     said = f"{', '.join(choices[:-1])} or {choices[-1]}"
     return _setting(default, about, said, lambda value: value in choices)
-
-
-def _runs_on_fleet(method: str) -> bool:
-    """Whether there is such a method; of a user's own the server says it, and vehicles, where its file is."""
-    if file_of(method) is not None:
-        return True
-    try:
-        find_on_fleet(method)
-    except MethodError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +89,6 @@ class AppConfig:
         "mpt",
         "how departed classes are tracked; mpt-x measures how features move; see docs/fleet.md",
         "one of mpt methods but the references, or path.py:Class of your own, bundled with the app",
-        _runs_on_fleet,
     )
     grace: int = _least(3, "rounds that a vehicle may miss in a row before it is departed", 0)
     watch_share: float = _share(0.5, "a class is watched once one vehicle holds this share of it")
