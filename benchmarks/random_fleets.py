@@ -145,7 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fleets", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0, help="seed of the first fleet")
-    parser.add_argument("--methods", nargs="+", default=list(FLEET_METHODS), choices=list(FLEET_METHODS))
+    parser.add_argument("--methods", nargs="+", default=FLEET_METHODS[:3], choices=FLEET_METHODS)
     args = parser.parse_args()
     lost, start = Counter[str](), time.perf_counter()
     for method in args.methods:

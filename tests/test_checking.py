@@ -113,6 +113,15 @@ def test_the_method_that_the_others_are_made_from_keeps_it(tmp_path):
             "has its samples in another order",
         ),
         (
+            {
+                "more": "n = 0",
+                "part": "self.n += 1; return {'sums': self.n * local.features.sum(axis=0), 'count': self.n * 1.0}",
+                "track": "self.n = 0; told = now.total(self.part); return kept, told['sums'] / told['count']",
+            },
+            [COUNTED, ORDER],
+            "when the vehicles' ids are in another order",
+        ),
+        (
             {"part": "return {'sums': local.features.sum(axis=0) * np.random.default_rng().random(), 'count': 1.0}"},
             [SAME],
             "other numbers are sent; draw from now.rng alone",

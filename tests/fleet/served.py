@@ -16,9 +16,9 @@ def fresh(dataset):
     return build("cnn3", num_classes=dataset.num_classes, in_channels=3, image_size=28, seed=0)
 
 
-def server(dataset, answers, **given):
+def server(dataset, answers, method="mpt", **given):
     model = fresh(dataset)
-    tracker = Tracker(num_classes=dataset.num_classes, dim=model.dim, watch=(TRUCK,), grace=1)
+    tracker = Tracker(num_classes=dataset.num_classes, dim=model.dim, watch=(TRUCK,), grace=1, method=method)
     transport = answers if isinstance(answers, LocalTransport) else LocalTransport(answers)
     given = {"rules": Rules(wait=0.2, tries=2), **given}
     return Server(model, arrays(model.state_dict()), tracker, transport, **given)

@@ -267,7 +267,7 @@ def test_without_cross_nothing_is_kept(dataset, holdings):
     running = server(dataset, everybody(vehicles))
     running.tracker = Tracker(num_classes=dataset.num_classes, dim=vehicles[0].model.dim, watch=(TRUCK,))
     list(running.rounds(3))
-    assert running.kept == {}
+    assert running.models.kept == {}
     assert all(not v.memory for v in vehicles)
     assert sorted(running.checkpoint()) == ["key", "model", "nodes", "scores", "tracker"]
 

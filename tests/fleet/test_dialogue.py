@@ -9,34 +9,20 @@ torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.fleet import FleetError, Tracker
 from mpt.fleet.exchange import Failure
-from mpt.fleet.local import LocalTransport
-from mpt.fleet.server import Rules, Server
 from mpt.fleet.store import FileStore
-from mpt.fleet.vehicle import arrays
 from mpt.methods import find_part
 from mpt.protocol.further import is_further
 from mpt.tracking import keeping
-from tests.fleet.served import OWNER, TRUCK, answering, fresh, new_vehicles
+from tests.fleet.served import OWNER, TRUCK, answering, new_vehicles, server
 
 METHOD = "tests/fleet/two_questions.py:Shrunk"
 pytestmark = pytest.mark.usefixtures("one_thread", "in_float32")
 
 
-def served(dataset, answers, method=METHOD, **given):
-    model = fresh(dataset)
-    given = {"rules": Rules(wait=0.2, tries=2), **given}
-    tracker = Tracker(num_classes=dataset.num_classes, dim=model.dim, watch=(TRUCK,), grace=1, method=method)
-    return Server(model, arrays(model.state_dict()), tracker, LocalTransport(answers), **given)
-
-
 def five(dataset, method=METHOD, **changed):
     """Four vehicles and the trucks' owner, which leaves after round 2; the last of the four has no trucks."""
-    vehicles = new_vehicles(dataset)
-    for vehicle in vehicles:
-        object.__setattr__(vehicle, "method", method)
-    twin = new_vehicles(dataset)[0]
-    object.__setattr__(twin, "name", "9")
-    object.__setattr__(twin, "method", method)
+    vehicles = [replace(vehicle, method=method) for vehicle in new_vehicles(dataset)]
+    twin = replace(vehicles[0], name="9", memory={})
     made = {f"node {v.name}": answering(v, leaves_after=2 if v.name == str(OWNER) else None) for v in (*vehicles, twin)}
     return made | changed
 
@@ -55,11 +41,11 @@ def test_a_method_with_two_questions_of_ones_own(dataset):
     nodes, heard = five(dataset), []
     answer = nodes["node 1"]
     nodes["node 1"] = lambda ask: heard.append((ask.round, ask.kind)) or answer(ask)
-    server = served(dataset, nodes)
-    rounds = list(server.rounds(4))
+    running = server(dataset, nodes, METHOD)
+    rounds = list(running.rounds(4))
     assert [kind for r, kind in heard if r == 2] == ["train", "report"]
     assert [kind for r, kind in heard if r == 3] == ["train", "report", "report"]
-    kept = keeping.from_bytes(server.tracker.state.tracked[TRUCK].kept.data, server.tracker.settings.speaks)
+    kept = keeping.from_bytes(running.tracker.state.tracked[TRUCK].kept, running.tracker.settings.speaks)
     for finished in rounds[2:]:
         assert finished.outcome.tracked == (TRUCK,)
         assert (finished.outcome.prototypes[TRUCK] > kept.prototype).all()
@@ -69,13 +55,13 @@ def test_who_vanishes_between_two_questions_was_not_there(dataset):
     nodes, said = five(dataset), []
     without = dict(nodes)
     nodes["node 9"] = vanishing(nodes["node 9"], 3)
-    server = served(dataset, nodes, log=said.extend)
-    first = list(server.rounds(3))[-1]
+    running = server(dataset, nodes, METHOD, log=said.extend)
+    first = list(running.rounds(3))[-1]
 
     def away(ask, answer=without["node 9"]):
         return Failure("it drove into a tunnel") if ask.kind == "report" and ask.round == 3 else answer(ask)
 
-    other = served(dataset, five(dataset, **{"node 9": away}))
+    other = server(dataset, five(dataset, **{"node 9": away}), METHOD)
     second = list(other.rounds(3))[-1]
     assert first.outcome.answered == second.outcome.answered == ("0", "1", "2")
     assert first.outcome.statistics == second.outcome.statistics
@@ -87,10 +73,10 @@ def test_who_vanishes_between_two_questions_was_not_there(dataset):
 
 
 def test_it_goes_on_from_a_checkpoint(dataset, tmp_path):
-    whole = [r.outcome.prototypes for r in served(dataset, five(dataset)).rounds(4)]
+    whole = [r.outcome.prototypes for r in server(dataset, five(dataset), METHOD).rounds(4)]
     store = FileStore(tmp_path)
-    list(served(dataset, five(dataset), store=store).rounds(3))
-    again = served(dataset, five(dataset), store=store)
+    list(server(dataset, five(dataset), METHOD, store=store).rounds(3))
+    again = server(dataset, five(dataset), METHOD, store=store)
     assert again.resume() == 3
     (last,) = again.rounds(4)
     np.testing.assert_array_equal(last.outcome.prototypes, whole[-1])
@@ -100,7 +86,7 @@ def test_a_vehicle_without_the_method_says_so(dataset):
     nodes = five(dataset)
     stranger = new_vehicles(dataset)[0]
     nodes["node 0"] = answering(stranger)
-    last = list(served(dataset, nodes).rounds(3))[-1]
+    last = list(server(dataset, nodes, METHOD).rounds(3))[-1]
     assert last.outcome.answered == ("0", "1", "2", "9")
     assert last.outcome.tracked == (TRUCK,)
     assert not last.outcome.reconstructions
@@ -157,7 +143,7 @@ def test_a_second_question_may_need_the_departure_time_model(dataset):
     method, sent = METHOD.replace("Shrunk", "Compared"), []
     nodes = five(dataset, method)
     watched = {n: (lambda ask, answer=a: sent.extend(ask.models) or answer(ask)) for n, a in nodes.items()}
-    rounds = list(served(dataset, watched, method).rounds(6))
+    rounds = list(server(dataset, watched, method).rounds(6))
     assert sent == []
     for finished in rounds[2:]:
         assert finished.outcome.tracked == (TRUCK,)
@@ -174,5 +160,5 @@ def test_a_goodbye_with_the_second_answer_is_heard(dataset):
         return replace(reply, leaving=ask.round == 3 and ask.kind == "report" and is_further(ask.request))
 
     nodes["node 9"] = leaves
-    last = list(served(dataset, nodes).rounds(3))[-1]
+    last = list(server(dataset, nodes, METHOD).rounds(3))[-1]
     assert [(d.what, d.vehicle) for d in last.outcome.decisions if d.vehicle == "9"] == [("departed", "9")]

@@ -13,16 +13,14 @@ from mpt.federation.plan import Plan
 from mpt.fleet import FleetError, Tracker
 from mpt.fleet import export as exporting
 from mpt.fleet.holdings import samples
-from mpt.fleet.local import LocalTransport
-from mpt.fleet.server import Rules, Server
 from mpt.fleet.status import read_status
 from mpt.fleet.store import FileStore
-from mpt.fleet.vehicle import arrays, load, tensors
+from mpt.fleet.vehicle import load, tensors
 from mpt.learning import embed
 from mpt.methods import METHODS, find_method
 from mpt.methods.method import Traits
 from mpt.tracking.prototypes import readout_of
-from tests.fleet.served import TRAINING, TRUCK, VEHICLES, everybody, fresh, new_vehicles
+from tests.fleet.served import TRAINING, TRUCK, VEHICLES, everybody, fresh, new_vehicles, server
 
 ROUNDS = 4
 pytestmark = pytest.mark.usefixtures("one_thread", "in_float32")
@@ -56,13 +54,6 @@ class Noted:
         return kept, outcome
 
 
-def served(dataset, method, answers, **given):
-    model = fresh(dataset)
-    tracker = Tracker(num_classes=dataset.num_classes, dim=model.dim, watch=(TRUCK,), grace=1, method=method)
-    given = {"rules": Rules(wait=0.2, tries=2), **given}
-    return Server(model, arrays(model.state_dict()), tracker, LocalTransport(answers), **given)
-
-
 def on_one_machine(dataset, method, rounds):
     """What the engine gives by round, with the global models of a fleet's rounds."""
     plan = Plan(
@@ -80,8 +71,8 @@ def on_one_machine(dataset, method, rounds):
 
 @pytest.mark.parametrize("name", sorted(METHODS.keys() - ALONE - OTHER))
 def test_it_gives_what_it_gives_on_one_machine(dataset, name):
-    server = served(dataset, name, everybody(new_vehicles(dataset)))
-    rounds = list(server.rounds(ROUNDS))
+    running = server(dataset, everybody(new_vehicles(dataset)), name)
+    rounds = list(running.rounds(ROUNDS))
     method, near = find_method(name), NEAR.get(name, 1e-4)
     given = on_one_machine(dataset, method, rounds)
     assert sorted(given) == ([3, 4] if Traits.of(method).needs_departure else [1, 2, 3, 4])
@@ -97,8 +88,8 @@ def test_it_gives_what_it_gives_on_one_machine(dataset, name):
             (weight, bias), (right, offset) = outcome.readout.to_linear(), expected.to_linear()
             assert np.linalg.norm(weight - right) < near * np.linalg.norm(right)
             assert np.allclose(bias, offset, atol=near * (1 + np.abs(offset[np.isfinite(offset)]).max()))
-    assert (server.tracker.held_out == (TRUCK,)) == (method.training == "held-out")
-    assert Tracker.from_bytes(server.tracker.to_bytes()).to_bytes() == server.tracker.to_bytes()
+    assert (running.tracker.held_out == (TRUCK,)) == (method.training == "held-out")
+    assert Tracker.from_bytes(running.tracker.to_bytes()).to_bytes() == running.tracker.to_bytes()
 
 
 @pytest.mark.parametrize("name", sorted(ALONE))
@@ -112,8 +103,8 @@ def test_a_readout_is_stored_shown_and_exported(dataset, name, tmp_path):
     model, store = fresh(dataset), FileStore(tmp_path)
     built = {"in_channels": model.in_channels, "image_size_used": model.image_size}
     key = {"backbone": "cnn3", "class_names": list(dataset.classes), **built}
-    server = served(dataset, name, everybody(new_vehicles(dataset)), store=store, key=key)
-    last = list(server.rounds(3))[-1]
+    running = server(dataset, everybody(new_vehicles(dataset)), name, store=store, key=key)
+    last = list(running.rounds(3))[-1]
     found = exporting.read(store)
     images = samples(dataset.test).images
     load(model, last.model)
@@ -125,7 +116,7 @@ def test_a_readout_is_stored_shown_and_exported(dataset, name, tmp_path):
     status = read_status(store)
     (tracked,) = [c.tracked for c in status.classes if c.tracked is not None]
     assert tracked.state == "departed"
-    again = served(dataset, name, everybody(new_vehicles(dataset)), store=store, key=key)
+    again = server(dataset, everybody(new_vehicles(dataset)), name, store=store, key=key)
     assert again.resume() == 3
     np.testing.assert_array_equal(readout_of(again.tracker.state).weight, last.outcome.readout.weight)
 
@@ -138,16 +129,16 @@ def test_vehicles_train_as_the_method_says(dataset):
     )  # fmt: skip
     federation = Federation(dataset, plan, torch.device("cpu"))
     state = federation.start()
-    server = served(dataset, "fedlc", everybody(new_vehicles(dataset)))
-    other = next(iter(served(dataset, "fedavg", everybody(new_vehicles(dataset))).rounds(1))).model
-    for finished in server.rounds(3):
+    running = server(dataset, everybody(new_vehicles(dataset)), "fedlc")
+    other = next(iter(server(dataset, everybody(new_vehicles(dataset)), "fedavg").rounds(1))).model
+    for finished in running.rounds(3):
         state, _ = federation.advance(state)
         model = state.models["fedlc"].tensors
         assert max(np.abs(finished.model[k] - model[k].numpy()).max() for k in model) < 1e-4
         if finished.round == 1:
             assert np.abs(finished.model["head.weight"] - model["head.weight"].numpy()).max() < 1e-6
             assert np.abs(finished.model["head.weight"] - other["head.weight"]).max() > 1e-4
-    assert server.tracker.held_out == ()
+    assert running.tracker.held_out == ()
 
 
 def test_a_method_that_raises_does_not_stop_the_fleet(dataset, tmp_path):
@@ -163,11 +154,11 @@ def test_a_method_that_raises_does_not_stop_the_fleet(dataset, tmp_path):
         "    def track(self, kept, now):\n        return kept, now.total(print)\n"
     )
     for name, said in {"Bad": "ValueError: no idea", "Asks": "print: it is not declared to run on vehicles"}.items():
-        last = list(served(dataset, f"{path}:{name}", everybody(new_vehicles(dataset))).rounds(3))[-1]
+        last = list(server(dataset, everybody(new_vehicles(dataset)), f"{path}:{name}").rounds(3))[-1]
         assert any(said in problem and "as by mpt" in problem for problem in last.outcome.problems)
         assert last.outcome.tracked == (TRUCK,)
         assert np.isfinite(last.outcome.prototypes[TRUCK]).all()
-    rounds = list(served(dataset, f"{path}:Unstorable", everybody(new_vehicles(dataset))).rounds(3))
+    rounds = list(server(dataset, everybody(new_vehicles(dataset)), f"{path}:Unstorable").rounds(3))
     (decision,) = [d for finished in rounds for d in finished.outcome.decisions if d.what == "fallback"]
     assert "which cannot be stored" in decision.why
     assert rounds[-1].outcome.tracked == (TRUCK,)

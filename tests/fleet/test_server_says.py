@@ -150,4 +150,4 @@ def test_a_node_has_one_vehicle(dataset, vehicles):
 
     running = server(dataset, everybody(vehicles, v0=another))
     list(running.rounds(2))
-    assert running.nodes == {str(v): f"node {v}" for v in (1, 2, 3)} | {"5": "node 0"}
+    assert running.models.nodes == {str(v): f"node {v}" for v in (1, 2, 3)} | {"5": "node 0"}

@@ -49,6 +49,15 @@ def made(method, **options):
     return Tracker(num_classes=C, dim=D, method=method, watch=(RARE, OTHER), **{"grace": 1, **options})
 
 
+def departed(method, rounds=2, **options):
+    """The paper's fleet and a tracker: the rare class's vehicle has said goodbye in the round before."""
+    fleet, tracker = paper_fleet(), made(method, **options)
+    for _ in range(rounds):
+        close(fleet, tracker, "abcd")
+    close(fleet, tracker, "abcd", ["a"])
+    return fleet, tracker
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_two_classes_that_depart_in_different_ways(method):
     """One says that it leaves, one vanishes; after every round the state goes through bytes."""
@@ -70,7 +79,7 @@ def test_two_classes_that_depart_in_different_ways(method):
 
 @pytest.mark.parametrize("method", ["ldc:all", "mpt-lite", "icarl"])
 def test_any_disorder_is_survived(method):
-    fleet, tracker, rng = two_owners(), made(method), np.random.default_rng(3)
+    fleet, tracker, rng, tracked = two_owners(), made(method), np.random.default_rng(3), 0
     for _ in range(30):
         here = [v for v in "abcde" if rng.random() < 0.8]
         tunnel = {2: [v for v in here if rng.random() < 0.2], 3: [v for v in here if rng.random() < 0.2]}
@@ -78,18 +87,58 @@ def test_any_disorder_is_survived(method):
         lacking = [v for v in here if rng.random() < 0.2]
         outcome = close(fleet, tracker, here, leaving, gone_after=tunnel, lacking=lacking)
         tracker = Tracker.from_bytes(tracker.to_bytes())
+        tracked += bool(outcome.tracked)
         assert set(outcome.answered) <= set(here)
         assert set(outcome.tracked) <= set(tracker.state.tracked)
-        for c in outcome.tracked:
-            assert np.isfinite(outcome.prototypes[c]).all() or tracker.state.linear is not None
+        shown = outcome.prototypes if method != "icarl" else np.array(outcome.readout.to_linear()[0])
+        assert np.isfinite(shown[list(outcome.tracked)]).all()
+    assert tracked > 5
+
+
+@pytest.mark.parametrize(
+    ("method", "announced", "silent"),
+    [
+        ("frozen", 1, 1),
+        ("icarl", 1, 1),
+        ("sdc", 1, 2),
+        ("ldc:all", 1, 2),
+        ("mpt:outward", 1, 1),
+        ("mpt-lite", 2, 2),
+        ("ccvr", 2, 2),
+    ],
+)
+def test_how_often_a_method_asks(method, announced, silent):
+    """In the round after a goodbye, and in that of a silent departure."""
+
+    def asked(tracker, fleet):
+        times = [1]
+
+        def ask(more):
+            times[0] += 1
+            return answers(fleet, more.further, more.vehicles)
+
+        head = np.ones((C, D)), np.zeros(C)
+        tracker.close(answers(fleet, tracker.question(), "bcd"), ask=ask, head=head)
+        return times[0]
+
+    fleet, tracker = departed(method)
+    assert asked(tracker, fleet) == announced
+    fleet, tracker = paper_fleet(), made(method)
+    for _ in range(2):
+        close(fleet, tracker, "abcd")
+    assert asked(tracker, fleet) == silent
+
+
+def test_a_method_that_asks_on_and_on_is_not_waited_for(tmp_path):
+    track = "[now.total(self.part, x=np.array(float(i))) for i in range(99)]"
+    last = played(mine(tmp_path, track=track), rounds=3)[-1]
+    assert any("8 questions were asked in this round, it would ask on" in problem for problem in last.problems)
+    assert RARE in last.reconstructions
 
 
 def test_a_departure_after_the_second_question_is_none_of_the_others():
     """Everybody but one vanishes between the two questions of MPT-lite."""
-    fleet, tracker = paper_fleet(), made("mpt-lite")
-    for _ in range(2):
-        close(fleet, tracker, "abcd")
-    close(fleet, tracker, "abcd", ["a"])
+    fleet, tracker = departed("mpt-lite")
     outcome = close(fleet, tracker, "bcd", gone_after={2: "cd"})
     assert outcome.answered == ("b",)
     assert whats(outcome, "c") == whats(outcome, "d") == ["suspected"]
@@ -99,10 +148,7 @@ def test_a_departure_after_the_second_question_is_none_of_the_others():
 
 
 def test_wrong_further_answers_harm_only_their_vehicle():
-    fleet, tracker = paper_fleet(), made("ldc:all", grace=99)
-    for _ in range(2):
-        close(fleet, tracker, "abcd")
-    close(fleet, tracker, "abcd", ["a"])
+    fleet, tracker = departed("ldc:all", grace=99)
     question = tracker.question()
     good = answers(fleet, question, "bcd")
     other = answers(Fleet(fleet.holdings, seed=7), question, "b")["b"]
@@ -120,10 +166,7 @@ def test_wrong_further_answers_harm_only_their_vehicle():
 
 
 def test_with_most_samples_missing_it_is_reconstructed_as_by_mpt():
-    fleet, tracker = paper_fleet(), made("ldc:all")
-    for _ in range(2):
-        close(fleet, tracker, "abcd")
-    close(fleet, tracker, "abcd", ["a"])
+    fleet, tracker = departed("ldc:all")
     outcome = close(fleet, tracker, "bcd", lacking="bc")
     assert any("do not have the departure-time model" in problem for problem in outcome.problems)
     assert outcome.tracked == (RARE,)
@@ -159,10 +202,7 @@ def test_a_further_question_is_asked_in_bytes():
 
 def test_a_shape_that_cannot_be_is_refused():
     """Of an array without numbers, whose other sides are too large for any."""
-    fleet, tracker = paper_fleet(), made("sdc", grace=99)
-    for _ in range(2):
-        close(fleet, tracker, "abcd")
-    close(fleet, tracker, "abcd", ["a"])
+    fleet, tracker = departed("sdc", grace=99)
     question = tracker.question()
     good = answers(fleet, question, "bcd")
     writer = Writer(b"A", 0, "float32")

@@ -93,11 +93,11 @@ class Observed:
             return now.reference(which)
 
         def summed(part: Part, asked: Asked) -> dict[str, Floats]:
-            installed = parts_of(self.make()).get(part.name) if self.isolated else part
-            if installed is None:
+            if part.name not in parts_of(self.method):
                 raise MethodError(f"{part.name}: no function of the method has that name, vehicles could not find it")
 
             def noted(asked: Asked, local: Local) -> Mapping[str, Floats]:
+                installed = parts_of(self.make())[part.name] if self.isolated else part
                 given = installed.answer(asked, local)
                 earlier = (local.earlier(),) if part.earlier else ()
                 arrays = tuple(np.asarray(given[name], dtype=np.float64) for name in part.shapes if name in given)

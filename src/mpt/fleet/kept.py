@@ -69,9 +69,9 @@ class Models:
         known = {**self.kept, tracker.round: model}
         self.kept, self.resumed = {r: known[r] for r in tracker.models_needed if r in known}, False
 
-    def payload(self) -> dict[str, bytes]:
-        """The models as parts of a checkpoint."""
-        return {f"{_KEPT}{r}": packed(model) for r, model in self.kept.items()}
+    def payload(self, but: int | None = None) -> dict[str, bytes]:
+        """The models as parts of a checkpoint, but for that of a round which is in it already."""
+        return {f"{_KEPT}{r}": packed(model) for r, model in self.kept.items() if r != but}
 
 
 def kept_in(payload: Mapping[str, bytes]) -> dict[int, Arrays]:

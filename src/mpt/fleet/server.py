@@ -99,14 +99,12 @@ class Server:
         transport: carries the messages.
         key: what a checkpoint must agree in, to be gone on from; but `VERSION` and what only one of both knows may
             differ, which is said: formats have versions of their own.
-        kept: the global models that the tracker needs, by round: reference models, and those that may become one.
-        nodes: where each vehicle was reached last.
+        models: the global models that the tracker needs again, and where each vehicle was reached last.
         names: what nodes are called, where the transport knows.
         online: the nodes that could be reached last.
         farewells: where vehicles have said goodbye.
         unknown: by vehicle, its samples of classes that are none of the fleet's, as it said last.
         scores: what `record` has found out about the round's readout; kept with the checkpoint.
-        resumed: whether it goes on from a checkpoint, so that vehicles may have lost what they kept.
         store: where checkpoints are kept; None: nowhere.
         log: takes decisions.
         record: takes every round that is over, before it is checkpointed: after a crash one may come twice, none never.
@@ -122,14 +120,12 @@ class Server:
     store: Store | None = None
     log: Log = lambda _: None
     record: Callable[["Finished"], Scores | None] = lambda _: None
-    kept: dict[int, Arrays] = field(default_factory=dict)
-    nodes: dict[str, str] = field(default_factory=dict)
+    models: Models = field(default_factory=Models)
     names: dict[str, str] = field(default_factory=dict)
     farewells: Farewells = field(default_factory=Farewells)
     unknown: dict[str, dict[str, int]] = field(default_factory=dict)
     scores: Scores = field(default_factory=dict)
     online: Mapping[str, Node] = field(default_factory=dict)
-    resumed: bool = False
 
     def resume(self) -> int:
         """Go on from the store's last checkpoint, if there is one; the round that it is of, or 0."""
@@ -150,10 +146,10 @@ class Server:
         if not self.tracker.settings.class_names:
             settings = replace(self.tracker.settings, class_names=names)
             self.tracker.state = replace(self.tracker.state, settings=settings)
-        self.kept = kept_in(found.payload)
-        self.nodes = dict(json.loads(found.payload.get(_NODES, b"{}")))
-        self._keep()
-        self.resumed = True
+        nodes = dict(json.loads(found.payload.get(_NODES, b"{}")))
+        self.models = Models(kept_in(found.payload), nodes)
+        self.models.keep(self.tracker, self.model)
+        self.models.resumed = True
         why = "the server goes on after this round, from its checkpoint" + _upgraded(there, here)
         self.log([Decision(found.round, "resumed", why=why)])
         return found.round
@@ -181,13 +177,14 @@ class Server:
             time.sleep(self.rules.wait / 10)
         model = train.average()
         report, nodes = _Half(self, "report", number), self._reachable(number)
-        ask = self._question(number, model, nodes)
+        ask = self.models.question(self.tracker, model, nodes, number)
         report.ask(ask, nodes)
         later, leaving = list[tuple[Ask, _Half]](), report.leaving | (train.leaving - report.answers.keys())
 
         def ask_on(more: More) -> dict[str, bytes]:
-            there = {self.nodes[v] for v in more.vehicles}
-            asked, half = self._question(number, model, there, more), _Half(self, "report", number)
+            there = {self.models.nodes[v] for v in more.vehicles}
+            asked = self.models.question(self.tracker, model, there, number, more)
+            half = _Half(self, "report", number)
             later.append((asked, half))
             half.ask(asked, there)
             leaving.update(half.leaving)
@@ -200,12 +197,12 @@ class Server:
             round=number,
             rounds=report.rounds,
             absent=self._absent(report, nodes),
-            names={v: self.names[node] for v, node in self.nodes.items() if self.names.get(node)},
+            names={v: self.names[node] for v, node in self.models.nodes.items() if self.names.get(node)},
             head=self._head(model),
             ask=ask_on,
         )
-        self.model, self.resumed = model, False
-        self._keep()
+        self.model = model
+        self.models.keep(self.tracker, model)
         spoken = [(ask, report), *later]
         problems = (*train.problems, *(said for _, half in spoken for said in half.problems), *outcome.problems)
         self.tracker.state = replace(self.tracker.state, problems=problems)
@@ -225,8 +222,8 @@ class Server:
 
     def _absent(self, report: "_Half", asked: Collection[str]) -> dict[str, str]:
         """Why vehicles did not report, where that is known."""
-        lost = {v: "it could not be reached" for v, node in self.nodes.items() if node not in asked}
-        return lost | {v: report.failed[node] for v, node in self.nodes.items() if node in report.failed}
+        lost = {v: "it could not be reached" for v, node in self.models.nodes.items() if node not in asked}
+        return lost | {v: report.failed[node] for v, node in self.models.nodes.items() if node in report.failed}
 
     def _training(self, number: int) -> Ask:
         calibrates = self.tracker.settings.training == "fedlc"
@@ -237,25 +234,14 @@ class Server:
         weight, bias = (np.asarray(model[f"head.{name}"], dtype=np.float64) for name in ("weight", "bias"))
         return weight, bias
 
-    def _question(self, number: int, model: Arrays, nodes: Collection[str], more: More | None = None) -> Ask:
-        """What to report; whoever lacks reference models gets them with it, after a restart everybody."""
-        return Models(self.kept, self.nodes, self.resumed).question(self.tracker, model, nodes, number, more)
-
-    def _keep(self) -> None:
-        """Of the global models, those that the tracker needs."""
-        models = Models(self.kept)
-        models.keep(self.tracker, self.model)
-        self.kept = models.kept
-
     def checkpoint(self) -> dict[str, bytes]:
         """The whole state, as named bytes."""
-        kept = {r: model for r, model in self.kept.items() if r != self.tracker.round}
-        return Models(kept).payload() | {
+        return self.models.payload(but=self.tracker.round) | {
             "model": packed(self.model),
             TRACKER: self.tracker.to_bytes(),
             "key": json.dumps(dict(self.key)).encode(),
             SCORES: json.dumps(dict(self.scores)).encode(),
-            _NODES: json.dumps(self.nodes).encode(),
+            _NODES: json.dumps(self.models.nodes).encode(),
         }
 
     def _reachable(self, number: int, enough: Callable[[set[str]], bool] = lambda _: True) -> set[str]:
@@ -306,7 +292,7 @@ class _Half:
         """Ask those who have not replied yet; whatever is wrong is logged before anything else is decided."""
         self.asked |= set(nodes)
         silent, wrong = set(nodes) - self._replied, list[Decision]()
-        known = {node: vehicle for vehicle, node in self.server.nodes.items()}
+        known = {node: vehicle for vehicle, node in self.server.models.nodes.items()}
         names = self.server.names
         self.sent += len(silent)
 
@@ -325,9 +311,9 @@ class _Half:
             try:
                 self._take(reply)
                 moved = known.get(node, reply.vehicle)
-                if moved != reply.vehicle and self.server.nodes.get(moved) == node:
-                    del self.server.nodes[moved]
-                self.server.nodes[reply.vehicle] = node
+                if moved != reply.vehicle and self.server.models.nodes.get(moved) == node:
+                    del self.server.models.nodes[moved]
+                self.server.models.nodes[reply.vehicle] = node
                 wrong += self._left_out(reply, node)
                 if reply.leaving:
                     self._left |= {node} if reply.model is None else set()

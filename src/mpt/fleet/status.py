@@ -257,7 +257,7 @@ def _tracked(state: TrackerState, one: Tracked) -> TrackedStatus:
     health = state.health.get(c)
     suspected = [v for v in state.roster.having("suspected") if c in state.remembered.get(v, {})]
     return TrackedStatus(
-        state="suspected" if any(state.roster.state(v) == "suspected" for v in one.owners) else "departed",
+        state="suspected" if one.waits(state.roster) else "departed",
         held_out=c in state.held_out,
         owners=one.owners,
         since=one.since,

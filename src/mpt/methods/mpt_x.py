@@ -9,6 +9,7 @@ from mpt.core import (
     CrossStatistics,
     Deposit,
     Reconstruction,
+    StatisticsError,
     class_weights,
     deposit,
     reconstruct,
@@ -81,7 +82,8 @@ class MptX:
         still = dict[bytes, Still]()
 
         def arriving() -> Iterator[CrossStatistics]:
-            assert now.crossed is not None
+            if now.crossed is None:
+                raise StatisticsError("cross moments: nobody reports them here; on a fleet the method is mpt-x itself")
             for report in now.crossed(request, kept.still):
                 still[report.still_digest] = report.still
                 yield report

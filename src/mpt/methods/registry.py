@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 from mpt.core import StatisticsError
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
@@ -81,12 +81,7 @@ METHODS: dict[str, tuple[Make, str]] = {
 """Name: how to make it from the two ridges, and what it is."""
 
 
-FLEET_METHODS: dict[str, Callable[[float, float], FleetMethod]] = {
-    "mpt": lambda ridge, cov_ridge: Mpt(ridge=ridge, cov_ridge=cov_ridge),
-    "mpt-lite:one-message": lambda ridge, cov_ridge: OneMessage(ridge=ridge),
-    "mpt-x": lambda ridge, cov_ridge: MptX(ridge=ridge, cov_ridge=cov_ridge),
-    "mpt-x:in-place": lambda ridge, cov_ridge: MptX("mpt-x:in-place", ridge=ridge, cov_ridge=cov_ridge, outward=False),
-}
+FLEET_METHODS = ("mpt", "mpt-lite:one-message", "mpt-x", "mpt-x:in-place")
 """Those that need no more on a fleet than each round's merged statistics: one question a round."""
 
 
@@ -103,6 +98,11 @@ class OnFleet(NamedTuple):
     speaks: Method | None
     asks: Asks
 
+    @property
+    def training(self) -> Training:
+        """How vehicles train once a class has departed."""
+        return "held-out" if self.speaks is None else self.speaks.training
+
 
 def find_on_fleet(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float = DEFAULT_COV_RIDGE) -> OnFleet:
     """The method of that name on a fleet, or `path.py:Class` of a user's own.
@@ -111,7 +111,7 @@ def find_on_fleet(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float =
         MethodError: there is none, or it reads what the server of a fleet does not know.
     """
     if name in FLEET_METHODS:
-        sums = FLEET_METHODS[name](ridge, cov_ridge)
+        sums = cast(FleetMethod, METHODS[name][0](ridge, cov_ridge))
         return OnFleet(sums, None, sums.asks)
     method = find_method(name, ridge=ridge, cov_ridge=cov_ridge)
     if isinstance(method, simple.Reference) or method.training == "live":

@@ -12,7 +12,7 @@ import numpy as np
 from mpt.core import ClassStatistics, CrossStatistics, StatisticsError
 from mpt.core.validation import Floats, Ints, same
 from mpt.protocol.cross_request import CrossRequest
-from mpt.protocol.further import Answered, Further, Request, Unable
+from mpt.protocol.further import Answered, Further, Request, Unable, as_request
 from mpt.protocol.parts import parts_of
 from mpt.protocol.question import Question, parts
 from mpt.protocol.request import StatisticsRequest
@@ -50,7 +50,6 @@ class Snapshot:
         holders: the report of each holder, by id.
         earlier: the samples of those who have the model, by the round of each reference model.
         further: what `depart` of a method with questions of its own would ask, by key: see `key_of`.
-        requests: the same.
     """
 
     round: int
@@ -58,7 +57,6 @@ class Snapshot:
     holders: Mapping[str, ClassStatistics]
     earlier: Mapping[int, Earlier] = field(default_factory=dict)
     further: Mapping[bytes, Shared] = field(default_factory=dict)
-    requests: Mapping[bytes, Request] = field(default_factory=dict)
 
     @cached_property
     def everybody(self) -> ClassStatistics:
@@ -79,7 +77,7 @@ class Snapshot:
         Statistics say which span they were made with, so those about another one are taken where there are no others:
         who stays is not known when they are asked for.
         """
-        loose = {key_of(known, span=False): key for key, known in self.requests.items()}
+        loose = {key_of(as_request(key), span=False): key for key in self.further}
         key = key_of(request)
         key = key if key in self.further else loose.get(key_of(request, span=False), b"")
         if key not in self.further:
@@ -134,7 +132,7 @@ class Taken:
             rest = [answer for v, answer in known.items() if v not in holders]
             theirs = {v: answer for v, answer in known.items() if v in holders}
             further[key] = Shared(added(rest) if rest else None, theirs)
-        return replace(self.snapshot, further=further, requests={key: self.book.requests[key] for key in further})
+        return replace(self.snapshot, further=further)
 
 
 def largest_answer(settings: Settings, question: Question) -> int:
@@ -183,7 +181,7 @@ def read_answers(
         later: what was asked after it. A vehicle counts that has answered every question, rightly.
     """
     request = question.statistics
-    asked = {key_of(one): one for further in _furthers(question, later) for one in further.requests}
+    asked = (key_of(one) for further in _furthers(question, later) for one in further.requests)
     book = {key: dict[str, Answered | Unable]() for key in asked}
     silent = dict[str, str]()
     counts, refused = dict[str, Ints](), dict[str, str]()
@@ -225,7 +223,7 @@ def read_answers(
     earlier = {question.cross[c].reference: Earlier(cross[c].counts, cross[c].earlier_means) for c in sorted(cross)}
     snapshot = Snapshot(request.round, rest, holders, earlier) if counts else None
     samples = {vehicle: int(mine.sum()) for vehicle, mine in counts.items()}
-    return Taken(snapshot, counts, watched, refused, cross, lacking, silent, Book(asked, book, samples))
+    return Taken(snapshot, counts, watched, refused, cross, lacking, silent, Book(book, samples))
 
 
 def _furthers(question: Question, later: Later) -> list[Further]:

@@ -15,7 +15,7 @@ ENOUGH = 0.5
 
 
 def key_of(request: Request, *, span: bool = True) -> bytes:
-    """What a request is known by: all that changes its answer; without the span where that is not to count."""
+    """What a request is known by: its bytes, of all that changes its answer; the span may be left out."""
     if not isinstance(request, StatisticsRequest):
         return request.to_bytes()
     origin = None if request.origin is None or not request.origin.any() else request.origin
@@ -36,12 +36,10 @@ class Book:
     """Answers to what else was asked in a round.
 
     Attributes:
-        requests: by key, see `key_of`.
-        answers: by key and vehicle, or why a vehicle has none.
+        answers: by key, see `key_of`, and vehicle; or why a vehicle has none.
         samples: of each vehicle.
     """
 
-    requests: Mapping[bytes, Request] = field(default_factory=dict)
     answers: Mapping[bytes, Mapping[str, Answered | Unable]] = field(default_factory=dict)
     samples: Mapping[str, int] = field(default_factory=dict)
 

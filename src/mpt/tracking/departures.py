@@ -34,11 +34,6 @@ class Departures:
     decisions: tuple[Decision, ...]
 
 
-def carries(settings: Settings, samples: int, before: int) -> bool:
-    """Whether so many samples carry a class by themselves that had `before` at its deposit."""
-    return samples > settings.carry_share * before
-
-
 def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster: Roster) -> Departures:
     """Deposits after a round.
 
@@ -58,7 +53,7 @@ def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster
     for vehicles, snapshot in ((vanished, state.snapshot), (left, taken.snapshot)):
         if vehicles and snapshot is not None:
             owners = _to_deposit(settings, snapshot, vehicles, tracked, request.watched)
-            for c in [c for c in owners if carries(settings, int(staying[c]), _samples(snapshot, c))]:
+            for c in [c for c in owners if settings.carries(int(staying[c]), _samples(snapshot, c))]:
                 if not any(roster.state(v) == "suspected" for v in owners[c]):
                     decisions.append(_carried(number, owners.pop(c), c, int(staying[c])))
             made, failed = _deposits(settings, snapshot, owners, roster, number)
@@ -70,7 +65,7 @@ def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster
             fresh |= made.keys() if vehicles is left else set()
     decisions += _lost(state, taken, (*vanished, *left), staying, tracked, reasons, roster, number)
     tracked, dropped = _kept(settings, tracked, fresh, staying, roster, number)
-    due = [c for c in sorted(tracked) if not _waiting(tracked[c], roster)]
+    due = [c for c in sorted(tracked) if not tracked[c].waits(roster)]
     held_out = tuple(c for c in due if settings.holds_out and (not settings.shadow or c in state.approved))
     tracked, referred = refer(settings, tracked, (state.snapshot, taken.snapshot), number)
     decisions += [*dropped, *referred]
@@ -90,7 +85,7 @@ def _to_deposit(
     owners = dict[int, tuple[str, ...]]()
     for vehicle in sorted(vehicles):
         for c in snapshot.held(vehicle, settings.release):
-            measured = c not in tracked or carries(settings, _samples(snapshot, c), tracked[c].samples)
+            measured = c not in tracked or settings.carries(_samples(snapshot, c), tracked[c].samples)
             if c in watched and measured:
                 owners[c] = (*owners.get(c, ()), vehicle)
     return owners
@@ -158,7 +153,7 @@ def _kept(
     for c, one in sorted(tracked.items()):
         samples = int(staying[c])
         returned = tuple(v for v in one.owners if roster.state(v) == "present")
-        if c not in fresh and carries(settings, samples, one.samples) and not _waiting(one, roster):
+        if c not in fresh and settings.carries(samples, one.samples) and not one.waits(roster):
             how = "its vehicle has returned" if returned else "other vehicles have it"
             why = f"{how}: {samples} samples, it had {one.samples}; measured directly and trained on again"
             decisions.append(Decision(round, "recovered", ", ".join(returned), (c,), why))
@@ -182,7 +177,7 @@ def _lost(
     spread = Spread.of({**state.counts, **taken.counts}, settings.num_classes)
     for vehicle in gone:
         for c in spread.held_by(vehicle, settings.watch_share):
-            if c in tracked or carries(settings, int(staying[c]), int(spread.totals[c])):
+            if c in tracked or settings.carries(int(staying[c]), int(spread.totals[c])):
                 continue
             why = reasons.get(
                 c, f"it was not watched when the vehicle answered last, in round {_seen(state, taken, vehicle)}"
@@ -206,10 +201,6 @@ def _samples(snapshot: Snapshot, c: int) -> int:
     return int(snapshot.everybody.counts[c])
 
 
-def _waiting(one: Tracked, roster: Roster) -> bool:
-    return any(roster.state(v) == "suspected" for v in one.owners)
-
-
 def _deposited(round: int, one: Tracked) -> Decision:
     held = f"{one.samples} samples in round {one.round}"
     why = f"made from {held}, relative to {len(one.deposit.classes)} reference classes"
@@ -225,7 +216,7 @@ def _newly_due(state: TrackerState, due: Collection[int], held_out: Collection[i
     """The classes that shadow mode keeps from being held out, and that were not due in the round before."""
     if not state.settings.shadow or not state.settings.holds_out:
         return []
-    before = {c for c in state.tracked if not _waiting(state.tracked[c], state.roster)}
+    before = {c for c in state.tracked if not state.tracked[c].waits(state.roster)}
     return [c for c in due if c not in held_out and c not in before]
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from mpt.core import ClassStatistics, StatisticsError
-from mpt.core.validation import Floats, same
+from mpt.core.validation import Floats
 from mpt.draws import numpy_generator
 from mpt.methods import Method, Now, Traits
 from mpt.methods.simple import Linear
@@ -26,7 +26,7 @@ from mpt.tracking.answers import Snapshot, Taken
 from mpt.tracking.book import key_of
 from mpt.tracking.errors import FleetError
 from mpt.tracking.settings import Settings
-from mpt.tracking.state import Kept, Tracked, TrackerState
+from mpt.tracking.state import Tracked, TrackerState
 
 Head = tuple[Floats, Floats]
 Lookup = Callable[[Request, bool], Answered | None]
@@ -50,7 +50,7 @@ class Told:
     """
 
     prototypes: Mapping[int, Floats] = field(default_factory=dict)
-    kept: Mapping[int, Kept] = field(default_factory=dict)
+    kept: Mapping[int, bytes] = field(default_factory=dict)
     readout: Linear | None = None
     missing: tuple[Request, ...] = ()
     problems: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ def foreseen(state: TrackerState, base: StatisticsRequest) -> Further | None:
         now = _now(settings, base, c, one, None, state.held_out, lookup, lacking)
         if one is not None and one.kept is not None:
             _tried(lambda one=one, now=now: method.track(_own(one, method), now))  # type: ignore[misc]
-        if one is None or _may_depart_again(settings, one, int(totals[c])):
+        if one is None or settings.carries(int(totals[c]), one.samples):
             _tried(lambda now=now: method.depart(now))  # type: ignore[misc]
     if not Traits.of(method).needs_departure and not state.tracked:
         now = _now(settings, base, _anyone(state.tracked, base), None, None, (), lookup, lacking)
@@ -104,11 +104,6 @@ def _tried(call: Callable[[], object]) -> None:
         return
 
 
-def _may_depart_again(settings: Settings, one: Tracked, samples: int) -> bool:
-    """Whether a class with a deposit has been measured since, so that another may take its place."""
-    return samples > settings.carry_share * one.samples
-
-
 def _anyone(tracked: Mapping[int, Tracked], base: StatisticsRequest) -> int:
     """A class to ask for where a readout is of all of them."""
     return [*sorted(tracked), *base.watched, 0][0]
@@ -120,10 +115,10 @@ def prepare(state: TrackerState, taken: Taken, base: StatisticsRequest) -> Prepa
     if method is None or snapshot is None:
         return Prepared()
     lacking, used = list[Request](), set[bytes]()
-    lookup = _heard(snapshot, taken, used)
+    lookup = _heard(snapshot, taken, base, used)
     for c in base.watched:
         one = state.tracked.get(c)
-        if one is None or _may_depart_again(settings, one, int(snapshot.everybody.counts[c])):
+        if one is None or settings.carries(int(snapshot.everybody.counts[c]), one.samples):
             now = _now(settings, base, c, None, None, (), lookup, lacking)
             _tried(lambda now=now: method.depart(now))  # type: ignore[misc]
     return Prepared(frozenset(used), tuple(lacking))
@@ -152,8 +147,8 @@ def listen(
     method, snapshot = settings.speaks, taken.snapshot
     if method is None or snapshot is None:
         return Told()
-    prototypes, kept, readout = dict[int, Floats](), dict[int, Kept](), None
-    missing, problems, lookup = list[Request](), list[str](), _heard(snapshot, taken, set())
+    prototypes, kept, readout = dict[int, Floats](), dict[int, bytes](), None
+    missing, problems, lookup = list[Request](), list[str](), _heard(snapshot, taken, base, set())
     subjects: list[tuple[int, Tracked | None]] = [
         (c, one) for c, one in sorted(tracked.items()) if c not in measured and one.kept is not None
     ]
@@ -171,7 +166,7 @@ def listen(
             elif one is not None:
                 prototypes[c] = _prototype(outcome, settings.dim)
             if one is not None:
-                kept[c] = Kept(keeping.stored(after, method))
+                kept[c] = keeping.stored(after, method)
         except UnansweredError:
             missing += lacking
         except (Exception, SystemExit) as error:
@@ -192,10 +187,10 @@ def _said(settings: Settings, c: int, error: BaseException, one: Tracked | None)
 def _own(one: Tracked, method: Method) -> Any:
     """What a method keeps of a class, its own to change."""
     assert one.kept is not None
-    return keeping.from_bytes(one.kept.data, method)
+    return keeping.from_bytes(one.kept, method)
 
 
-def keep(settings: Settings, snapshot: Snapshot, c: int, gone: Collection[str]) -> Kept:
+def keep(settings: Settings, snapshot: Snapshot, c: int, gone: Collection[str]) -> bytes:
     """What the method keeps of a class, from the last round with its vehicles; `StatisticsError` where it cannot.
 
     Args:
@@ -209,16 +204,17 @@ def keep(settings: Settings, snapshot: Snapshot, c: int, gone: Collection[str]) 
 
     def lookup(request: Request, staying: bool) -> Answered:
         without = gone if staying else ()
-        if not isinstance(request, StatisticsRequest) or not _from_base(request, stats):
+        if not isinstance(request, StatisticsRequest) or not _is_base(request, base):
             return snapshot.further_of(request, without)
         found = snapshot.without(without)
         if found is None:
             raise StatisticsError("nobody stays")
         return _without_scatter(found, request)
 
-    base = StatisticsRequest(snapshot.round, settings.num_classes, watched=stats.watched, origin=stats.origin)
+    scatter, origin = stats.scatter is not None, stats.origin
+    base = StatisticsRequest(snapshot.round, settings.num_classes, stats.watched, scatter=scatter, origin=origin)
     try:
-        return Kept(keeping.stored(method.depart(_now(settings, base, c, None, None, (), lookup, [])), method))
+        return keeping.stored(method.depart(_now(settings, base, c, None, None, (), lookup, [])), method)
     except StatisticsError:
         raise
     except (Exception, SystemExit) as error:
@@ -226,11 +222,11 @@ def keep(settings: Settings, snapshot: Snapshot, c: int, gone: Collection[str]) 
         raise StatisticsError(f"{settings.method}: {what}") from error
 
 
-def _heard(snapshot: Snapshot, taken: Taken, used: set[bytes]) -> Lookup:
+def _heard(snapshot: Snapshot, taken: Taken, base: StatisticsRequest, used: set[bytes]) -> Lookup:
     """Answers of a round; the keys of those that are not in everybody's statistics go into `used`."""
 
     def lookup(request: Request, staying: bool) -> Answered | None:
-        if isinstance(request, StatisticsRequest) and _from_base(request, snapshot.everybody):
+        if isinstance(request, StatisticsRequest) and _is_base(request, base):
             return _without_scatter(snapshot.everybody, request)
         key = key_of(request)
         if key not in taken.book.answers:
@@ -308,13 +304,6 @@ def _part_request(settings: Settings, asked: Asked, one: Tracked | None, part: P
 def _is_base(request: StatisticsRequest, base: StatisticsRequest) -> bool:
     """Whether everybody's statistics answer a request: they are the same, or have a scatter besides."""
     return key_of(replace(request, scatter=base.scatter)) == key_of(base) and (base.scatter or not request.scatter)
-
-
-def _from_base(request: StatisticsRequest, stats: ClassStatistics) -> bool:
-    origin = np.zeros(stats.dim) if request.origin is None else request.origin
-    plain = request.span is None and not request.unit and stats.span is None
-    there = stats.scatter is not None or not request.scatter
-    return plain and there and request.watched == stats.watched and same(origin, stats.origin)
 
 
 def _without_scatter(stats: ClassStatistics, request: StatisticsRequest) -> ClassStatistics:

@@ -17,7 +17,7 @@ from mpt.methods import Traits
 from mpt.methods.simple import Linear
 from mpt.tracking.answers import Taken
 from mpt.tracking.book import ENOUGH
-from mpt.tracking.departures import Departures, carries
+from mpt.tracking.departures import Departures
 from mpt.tracking.dialogue import Told
 from mpt.tracking.remembered import Offsets, Remembered, forecast, remembered, with_remembered
 from mpt.tracking.roster import Roster
@@ -59,7 +59,7 @@ def measured_in(settings: Settings, departed: Departures, taken: Taken) -> froze
     if taken.snapshot is None:
         return frozenset()
     counts = taken.snapshot.everybody.counts
-    carried = {c for c, one in departed.tracked.items() if carries(settings, int(counts[c]), one.samples)}
+    carried = {c for c, one in departed.tracked.items() if settings.carries(int(counts[c]), one.samples)}
     return frozenset(carried | departed.fresh)
 
 

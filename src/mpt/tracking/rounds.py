@@ -32,7 +32,6 @@ from mpt.tracking.state import Health, TrackerState
 
 MOST_QUESTIONS = 8
 """Of one round. A method that asks on and on is not waited for."""
-_UNNAMED: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +45,7 @@ class Outcome:
         readout: made of both, by the method "mpt-x" with classes that nobody trains any more further out, Eq. (X10); a
             linear layer where the method gives a readout of its own; None as long as no class has a prototype.
         reconstructions: of the classes that were reconstructed by MPT or MPT-X, by class.
-        tracked: the departed classes that the method has found in this round.
+        tracked: of the classes with a deposit, those that the method has found in this round; others were measured.
         statistics: the merged statistics; None where nobody answered.
         answered: the vehicles whose answer was accepted.
         decisions: what changed, and why, in order.
@@ -136,9 +135,9 @@ class Heard:
         further, answers = self.later[-1]
         return replace(self, later=(*self.later[:-1], (further, {**answers, vehicle: answer})))
 
-    def ask(self, more: More, answers: Mapping[str, bytes] = _UNNAMED) -> "Heard":  # type: ignore[assignment]
+    def ask(self, more: More, answers: Mapping[str, bytes] | None = None) -> "Heard":
         """With a further question, and what has come of it already."""
-        return replace(self, later=(*self.later, (more.further, dict(answers))))
+        return replace(self, later=(*self.later, (more.further, dict(answers or {}))))
 
 
 def questions(state: TrackerState, round: int | None = None) -> Question:
@@ -181,15 +180,7 @@ def models_needed(state: TrackerState) -> tuple[int, ...]:
     return tuple(sorted(last | {one.reference.round for one in state.tracked.values() if one.reference is not None}))
 
 
-def take(
-    state: TrackerState,
-    heard: Heard,
-    leaving: Collection[str] = (),
-    *,
-    absent: Mapping[str, str] = _UNNAMED,
-    names: Mapping[str, str] = _UNNAMED,
-    head: Head | None = None,
-) -> More | tuple[TrackerState, Outcome]:
+def take(state: TrackerState, heard: Heard) -> More | tuple[TrackerState, Outcome]:
     """What is to be asked next in the round, or the state after it and what came of it; see `Tracker.take`."""
     settings, question = state.settings, heard.question
     request = question.statistics
@@ -199,16 +190,16 @@ def take(
         state.roster,
         request.round,
         taken.counts.keys(),
-        leaving,
+        heard.leaving,
         grace=settings.grace,
-        absent={**absent, **taken.silent, **refused},
-        names=names,
+        absent={**heard.absent, **taken.silent, **refused},
+        names=heard.names,
     )
     prepared = prepare(state, taken, request)
     taken = replace(taken, snapshot=taken.for_departures(prepared.keys))
     departed = settle(state, request, taken, roster)
     measured = measured_in(settings, departed, taken)
-    told = listen(settings, departed.tracked, measured, departed.held_out, taken, request, head)
+    told = listen(settings, departed.tracked, measured, departed.held_out, taken, request, heard.head)
     missing = {key_of(one): one for one in (*prepared.missing, *told.missing)}
     if missing and len(heard.later) + 1 < MOST_QUESTIONS:
         further = Further(request.round, tuple(missing.values())[:MOST])
@@ -216,7 +207,7 @@ def take(
     if missing:
         why = f"{settings.method}: {MOST_QUESTIONS} questions were asked in this round, it would ask on"
         told = replace(told, problems=(*told.problems, why))
-    return _closed(state, taken, roster, moves, departed, told, request.round, names)
+    return _closed(state, taken, roster, moves, departed, told, request.round, heard.names)
 
 
 def _closed(

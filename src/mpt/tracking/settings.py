@@ -113,7 +113,8 @@ class Settings:
 
     def check_method(self) -> None:
         """Raise `FleetError` where the method cannot be had, or not with these settings."""
-        if self.on_fleet and self.shadow and not self.holds_out:
+        found = self.on_fleet
+        if self.shadow and found.training != "held-out":
             raise FleetError(f"shadow: the method {self.method!r} holds nothing out of training, should be False")
 
     @property
@@ -139,12 +140,16 @@ class Settings:
     @property
     def training(self) -> Training:
         """How vehicles train, once a class has departed."""
-        return "held-out" if self.speaks is None else self.speaks.training
+        return self.on_fleet.training
 
     @property
     def holds_out(self) -> bool:
         """Whether the remaining samples of departed classes are held out of training."""
         return self.training == "held-out"
+
+    def carries(self, samples: int, before: int) -> bool:
+        """Whether so many samples carry a class by themselves that had `before` at its deposit."""
+        return samples > self.carry_share * before
 
     @property
     def remembers(self) -> bool:

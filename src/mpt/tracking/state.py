@@ -13,10 +13,9 @@ from mpt.core.health import Verdict
 from mpt.core.validation import Floats, Ints
 from mpt.core.wire import Reader, Writer
 from mpt.methods.simple import Linear
-from mpt.protocol.further import as_request
 from mpt.tracking import keeping
 from mpt.tracking.answers import Earlier, Snapshot
-from mpt.tracking.book import Shared, key_of
+from mpt.tracking.book import Shared
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import Decision, Member, Roster
 from mpt.tracking.settings import Settings
@@ -41,13 +40,6 @@ class Reference:
     weights: Floats
 
 
-@dataclass(frozen=True, eq=False)
-class Kept:
-    """What a method with questions of its own keeps of a departed class, as bytes: see `mpt.tracking.keeping`."""
-
-    data: bytes
-
-
 class Health(NamedTuple):
     """How far a departed class's prototype can be trusted: `expected_error` and `verdict` of its reconstruction."""
 
@@ -67,7 +59,8 @@ class Tracked:
         samples: that the class had then, on all vehicles.
         reference: of the method "mpt-x" and others that read departure-time models; None where the class is tracked as
             by "mpt".
-        kept: of a method with questions of its own; None where the class is tracked as by "mpt".
+        kept: what a method with questions of its own keeps, as `mpt.tracking.keeping` writes it; None where the class
+            is tracked as by "mpt".
     """
 
     deposit: Deposit
@@ -76,12 +69,16 @@ class Tracked:
     since: int
     samples: int
     reference: Reference | None = None
-    kept: Kept | None = None
+    kept: bytes | None = None
 
     @property
     def departed(self) -> int:
         """The class."""
         return self.deposit.departed
+
+    def waits(self, roster: Roster) -> bool:
+        """Whether an owner may be back: it is suspected."""
+        return any(roster.state(v) == "suspected" for v in self.owners)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,11 +226,9 @@ def _about(state: TrackerState, tracked: Sequence[Tracked], frame: ClassStatisti
 
 def _spoken(state: TrackerState, tracked: Sequence[Tracked]) -> list[bytes]:
     """What a method keeps, and the answers that its `depart` would ask for."""
-    blocks = [one.kept.data for one in tracked if one.kept is not None]
+    blocks = [one.kept for one in tracked if one.kept is not None]
     for key, shared in sorted(state.snapshot.further.items()) if state.snapshot is not None else ():
-        assert state.snapshot is not None
-        form = {"rest": shared.rest, "holders": dict(shared.holders)}
-        blocks += [state.snapshot.requests[key].to_bytes(), keeping.to_bytes(form, None)]
+        blocks += [key, keeping.to_bytes({"rest": shared.rest, "holders": dict(shared.holders)}, None)]
     return blocks
 
 
@@ -243,13 +238,12 @@ def _read_spoken(
     """What `_spoken` gave: into the classes, and into the snapshot, which is given back."""
     for i, there in enumerate(about["kept"]):
         if there:
-            tracked[i] = dataclasses.replace(tracked[i], kept=Kept(reader.block()))
-    further, requests = dict[bytes, Shared](), {}
+            tracked[i] = dataclasses.replace(tracked[i], kept=reader.block())
+    further = dict[bytes, Shared]()
     for _ in range(about["further"]):
-        request = as_request(reader.block())
-        requests[key_of(request)] = request
-        further[key_of(request)] = Shared(**keeping.from_bytes(reader.block(), None))
-    return snapshot and dataclasses.replace(snapshot, further=further, requests=requests)
+        key = reader.block()
+        further[key] = Shared(**keeping.from_bytes(reader.block(), None))
+    return snapshot and dataclasses.replace(snapshot, further=further)
 
 
 def from_bytes(data: bytes | bytearray | memoryview) -> TrackerState:

@@ -143,7 +143,7 @@ class Tracker:
             head: weight (C, d) and bias (C,) of the round's global model, for methods that read them.
         """
         heard = (self._heard or Heard(self.question())).told(leaving, absent, names, head)
-        result = take(self.state, heard, heard.leaving, absent=heard.absent, names=heard.names, head=heard.head)
+        result = take(self.state, heard)
         if isinstance(result, More):
             self._heard = heard.ask(result)
             return result
@@ -167,7 +167,8 @@ class Tracker:
         Args:
             answers: what `question.answer` gave on each vehicle, by the vehicle's id; a wrong one is refused and the
                 round goes on. Whoever is not in here did not answer.
-            leaving: vehicles that announced that they leave; where one has answered too, this is its last round.
+            leaving: vehicles that announced that they leave; where one has answered too, this is its last round. It is
+                looked at again after every `ask`, which may add to it.
             round: the round whose global model the features come from; default: the one after the last.
             rounds: the round that an answer was made for, where the transport knows; others are refused. Without it,
                 late answers are known by the origin, which changes with every round that somebody answered.
@@ -178,7 +179,8 @@ class Tracker:
         """
         heard = Heard(self.question(round), answers, rounds=rounds)
         while True:
-            result = take(self.state, heard, leaving, absent=absent, names=names, head=head)
+            heard = heard.told(leaving, absent, names, head)
+            result = take(self.state, heard)
             if not isinstance(result, More):
                 break
             if ask is None:

@@ -22,7 +22,7 @@ from mpt.files import alone
 from mpt.fleet import FleetError
 from mpt.fleet.flower.loopback import CONNECTION, Loopback, program
 from mpt.fleet.flower.supernode import ENDED, NO_GOODBYE, SuperNode, free_port, keep, leave_path
-from mpt.fleet.leave import LeaveFile
+from mpt.fleet.leave import QUIET, LeaveFile
 
 ROOT = Path(__file__).parents[3]
 
@@ -178,6 +178,20 @@ def test_a_leave_file_that_cannot_be_written_any_more_ends_it_in_a_sentence(key,
     assert keep(node(key, leave_path=folder / "leave", script=script)) == NO_GOODBYE
     assert "left without a goodbye: " in (said := capfd.readouterr().err)
     assert "leave cannot be written (No such file or directory)" in said
+
+
+def test_where_a_further_question_may_follow_the_goodbye_is_said_after_a_while(tmp_path):
+    leave = LeaveFile(tmp_path / "v0.leave")
+    leave.ask()
+    leave.answered(may_follow=True)
+    assert (leave.asked, leave.done) == (True, False)
+    past = time.time() - QUIET - 1
+    os.utime(leave.path, (past, past))
+    assert leave.done
+    leave.answered(may_follow=True)
+    assert not leave.done
+    leave.answered()
+    assert leave.done
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs another user, as whom only root can start processes")

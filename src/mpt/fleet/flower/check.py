@@ -92,8 +92,7 @@ def _method(config: AppConfig) -> list[str]:
         made = find_on_fleet(config.method, ridge=config.ridge, cov_ridge=config.cov_ridge)
     except MethodError as error:
         raise FleetError(str(error)) from None
-    training = "held-out" if made.speaks is None else made.speaks.training
-    said = {"held-out": "not trained on", "fedlc": "trained on, all with FedLC's loss"}.get(training, "trained on")
+    said = {"held-out": "not trained on", "fedlc": "trained on, all with FedLC's loss"}.get(made.training, "trained on")
     return [f"method {config.method}: remaining samples of departed classes are {said}"]
 
 

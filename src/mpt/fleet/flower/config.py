@@ -88,7 +88,7 @@ class AppConfig:
     method: str = _setting(
         "mpt",
         "how departed classes are tracked; mpt-x measures how features move; see docs/fleet.md",
-        "one of mpt methods but the references, or path.py:Class of your own, bundled with the app",
+        "one of mpt methods but the rows to compare with, or path.py:Class of your own, bundled with the app",
     )
     grace: int = _least(3, "rounds that a vehicle may miss in a row before it is departed", 0)
     watch_share: float = _share(0.5, "a class is watched once one vehicle holds this share of it")
