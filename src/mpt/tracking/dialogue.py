@@ -86,20 +86,20 @@ def foreseen(state: TrackerState, base: StatisticsRequest) -> Further | None:
         one = state.tracked.get(c)
         now = _now(settings, base, c, one, None, state.held_out, lookup, lacking)
         if one is not None and one.kept is not None:
-            _tried(lambda one=one, now=now: method.track(_own(one, method), now))  # type: ignore[misc]
+            _tried(_tracked, method, one, now)
         if one is None or settings.carries(int(totals[c]), one.samples):
-            _tried(lambda now=now: method.depart(now))  # type: ignore[misc]
+            _tried(method.depart, now)
     if not Traits.of(method).needs_departure and not state.tracked:
         now = _now(settings, base, _anyone(state.tracked, base), None, None, (), lookup, lacking)
-        _tried(lambda: method.track(None, now))
+        _tried(method.track, None, now)
     found = {key_of(request): request for request in lacking}
     return Further(base.round, tuple(found.values())[:MOST]) if found else None
 
 
-def _tried(call: Callable[[], object]) -> None:
+def _tried(call: Callable[..., object], *given: object) -> None:
     """To find out what a method asks; what it raises is said when there are answers."""
     try:
-        call()
+        call(*given)
     except (Exception, SystemExit, UnansweredError):
         return
 
@@ -120,7 +120,7 @@ def prepare(state: TrackerState, taken: Taken, base: StatisticsRequest) -> Prepa
         one = state.tracked.get(c)
         if one is None or settings.carries(int(snapshot.everybody.counts[c]), one.samples):
             now = _now(settings, base, c, None, None, (), lookup, lacking)
-            _tried(lambda now=now: method.depart(now))  # type: ignore[misc]
+            _tried(method.depart, now)
     return Prepared(frozenset(used), tuple(lacking))
 
 
@@ -158,7 +158,7 @@ def listen(
         lacking = list[Request]()
         now = _now(settings, base, c, one, head, held_out, lookup, lacking)
         try:
-            after, outcome = method.track(None if one is None else _own(one, method), now)
+            after, outcome = _tracked(method, one, now)
             if lacking:
                 raise UnansweredError
             if not isinstance(outcome, np.ndarray):
@@ -184,10 +184,10 @@ def _said(settings: Settings, c: int, error: BaseException, one: Tracked | None)
     return f"class {settings.name_of(c)}: {settings.method}: {what}{instead}"
 
 
-def _own(one: Tracked, method: Method) -> Any:
-    """What a method keeps of a class, its own to change."""
-    assert one.kept is not None
-    return keeping.from_bytes(one.kept, method)
+def _tracked(method: Method, one: Tracked | None, now: Now) -> tuple[Any, Any]:
+    """What a method makes of a class, given what it keeps of it, which is its own to change."""
+    kept = None if one is None or one.kept is None else keeping.from_bytes(one.kept, method)
+    return method.track(kept, now)
 
 
 def keep(settings: Settings, snapshot: Snapshot, c: int, gone: Collection[str]) -> bytes:
