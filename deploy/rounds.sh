@@ -2,7 +2,7 @@
 # The fleet's rounds: rounds.sh [SETTINGS [APP [CONNECTION]]] starts the run, follows it, and starts it again until its
 # last round is done. A server that stops for want of vehicles, or is killed, goes on from its last checkpoint.
 #   SETTINGS    the run's, a line each, with num-rounds = 100 and state = "/var/lib/mpt/state" (/etc/mpt/run.toml)
-#   APP         the folder fleet/ of the repository (/opt/mpt/fleet)
+#   APP         a copy of the folder deploy/flower of the repository (/opt/mpt/fleet)
 #   CONNECTION  the SuperLink's in $FLWR_HOME/config.toml (mpt)
 # MPT_BIN is where mpt, flwr and python are (/opt/mpt/bin), MPT_PAUSE the seconds before another try (60).
 set -eu
