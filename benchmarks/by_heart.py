@@ -18,7 +18,7 @@ import numpy as np
 
 from mpt.core import ClassStatistics, NearestClassMean
 from mpt.federation.metrics import confusion_matrix, score
-from mpt.record import Record
+from mpt.runs.record import Record
 
 
 def main() -> None:
@@ -60,10 +60,10 @@ def main() -> None:
         ]
         with_oracle = np.where(others[:, None], prototypes, tested)
         scores = [
-            score(confusion_matrix(r.predict(seen.test), samples.test_labels, classes), rare)
+            score(confusion_matrix(r.predict(seen.test), samples.test_labels, classes))
             for r in (readout, readout.with_prototypes(with_oracle))
         ]
-        said = "      ".join(f"{s.rare_precision:.3f} {s.rare_recall:.3f}" for s in scores)
+        said = "      ".join(f"{s.precision[rare]:.3f} {s.recall[rare]:.3f}" for s in scores)
         print(
             f"{number:5d} {right[0]:10.3f} {right[1]:8.3f} {float(np.mean(ways[0] / ways[1])):10.2f} "
             f"{own[0]:12.1f} {theirs.mean():8.1f}       {said}"

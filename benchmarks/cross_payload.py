@@ -3,7 +3,7 @@
     python benchmarks/cross_payload.py FOLDER [--svg FILE]
 
 Each vehicle's cross moments are rounded or cut as a form of the message would, merged, and tracked from; 2% remaining
-samples. Bytes are those of a vehicle and round once the still part has been sent, besides the class statistics that
+samples. Bytes are those of a vehicle and round once the static part has been sent, besides the class statistics that
 MPT and the Mahalanobis readout need as well. F1 is a fraction of oracle-train's, mean over cells and rounds.
 """
 
@@ -26,10 +26,10 @@ Change = Callable[[mpt.CrossStatistics], tuple[mpt.CrossStatistics, int]]
 
 
 def as_sent(dtype: WireType) -> Change:
-    """Whole, as float64 or float32; the still part counted or not."""
+    """Whole, as float64 or float32; the static part counted or not."""
 
     def change(report: mpt.CrossStatistics) -> tuple[mpt.CrossStatistics, int]:
-        message = report.to_bytes(dtype, frame=False, known={report.still_digest})
+        message = report.to_bytes(dtype, frame=False, known={report.static_digest})
         sums = {"sums": report.sums.astype(dtype), "cross": report.cross.astype(dtype)}
         still = {"earlier": report.earlier.astype("float32"), "gram": report.gram.astype("float32")}
         return replace(report, **sums, **still), len(message)
@@ -38,14 +38,14 @@ def as_sent(dtype: WireType) -> Change:
 
 
 def everything(report: mpt.CrossStatistics) -> tuple[mpt.CrossStatistics, int]:
-    """float32 with the still part in every message."""
+    """float32 with the static part in every message."""
     return as_sent("float32")(report)[0], len(report.to_bytes("float32", frame=False))
 
 
 def halved(report: mpt.CrossStatistics) -> tuple[mpt.CrossStatistics, int]:
     """What `mpt-x` sends: the cross moments as float16, the rest as float32."""
     whole = mpt.CrossStatistics.from_bytes(report.to_bytes("float32", halves=True))
-    return whole, len(report.to_bytes("float32", frame=False, known={report.still_digest}, halves=True))
+    return whole, len(report.to_bytes("float32", frame=False, known={report.static_digest}, halves=True))
 
 
 def cut(rank: int) -> Change:
@@ -55,7 +55,7 @@ def cut(rank: int) -> Change:
         _, within = report.within
         left, values, right = scipy.linalg.svd(within)
         kept: Floats = (left[:, :rank] * values[:rank]) @ right[:rank]
-        whole = len(report.to_bytes("float32", frame=False, known={report.still_digest}))
+        whole = len(report.to_bytes("float32", frame=False, known={report.static_digest}))
         size = whole - 4 * report.cross.size + 4 * rank * 2 * report.dim
         return replace(as_sent("float32")(report)[0], cross=report.cross - within + kept), size
 
@@ -64,7 +64,7 @@ def cut(rank: int) -> Change:
 
 FORMS: dict[str, Change] = {
     "float64": as_sent("float64"),
-    "float32, still part every time": everything,
+    "float32, static part every time": everything,
     "float32": as_sent("float32"),
     "float16": halved,
     **{f"rank {rank}": cut(rank) for rank in (64, 32, 16, 8)},

@@ -16,7 +16,6 @@ import torch
 from mpt.data import load
 from mpt.federation.engine import Federation
 from mpt.federation.plan import Plan
-from mpt.learning import Settings
 
 
 def record(dataset: str, rare: str, seed: int, args: argparse.Namespace) -> Path:
@@ -30,13 +29,15 @@ def record(dataset: str, rare: str, seed: int, args: argparse.Namespace) -> Path
         rounds=args.rounds,
         depart_at=args.depart_at,
         eval_every=args.rounds,
-        settings=Settings(epochs=args.epochs, lr=args.lr, batch_size=args.batch_size),
+        epochs=args.epochs,
+        lr=args.lr,
+        batch_size=args.batch_size,
         seed=seed,
     )
     federation = Federation(loaded, plan, torch.device("cpu"))
     wanted = {args.depart_at, *range(args.depart_at + 5, args.rounds, args.every), args.rounds}
     holder = np.zeros(len(loaded.train.labels), dtype=np.int64)
-    for vehicle, held in federation.partition.holdings.items():
+    for vehicle, held in federation.partition.indices.items():
         holder[held] = vehicle
     arrays = {
         "labels": loaded.train.labels,
@@ -58,7 +59,7 @@ def record(dataset: str, rare: str, seed: int, args: argparse.Namespace) -> Path
     name = f"{loaded.name.rsplit('/', 1)[-1]}-{rare}{args.suffix}-{seed}".replace("parquet:", "")
     path = args.folder / f"{name}.npz"
     np.savez(path, **arrays)
-    f1 = rows[-1].scores.rare_f1
+    f1 = rows[-1].f1
     print(f"{path}: {time.monotonic() - start:.0f} s, oracle-train's F1 at the end {f1:.3f}", flush=True)
     return path
 

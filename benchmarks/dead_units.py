@@ -25,14 +25,14 @@ from real_images import unpack
 from torch import Tensor, nn
 
 import mpt
-from mpt.config import make_config
 from mpt.core.affine import halves_suffice
 from mpt.core.validation import Floats, Ints
 from mpt.data import save_npz
 from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.request import StatisticsRequest
-from mpt.record import Record
-from mpt.simulation import simulate
+from mpt.runs.config import make_config
+from mpt.runs.record import Record
+from mpt.runs.simulate import simulate
 
 VARIANTS = ("mpt", "lite", "cross")
 Rows = Mapping[int, Floats]

@@ -1,11 +1,11 @@
-"""A vehicle's samples in a fresh process: decoded (`hold`), and from the file that is kept of them (`hold_kept`).
+"""A vehicle's samples in a fresh process: decoded (`load_local`), and from the file kept of them (`load_local_cached`).
 
     python benchmarks/decoding.py [--images 200] [--image-size 64] [--repeats 3]
 
 JPEGs of 1280 x 720, quality 85, drawn with seed 0. Each figure is that of one call in a process of its own that has
 imported mpt.data, median of the repeats: seconds by the clock, and of the processor, which depend less on what else the
-machine does. The first call of `hold_kept` decodes and writes, the second reads. The check is what it costs to see that
-nothing has changed; the operating system has the files' sizes and times in memory.
+machine does. The first call of `load_local_cached` decodes and writes, the second reads. The check is what it costs to
+see that nothing has changed; the operating system has the files' sizes and times in memory.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from PIL import Image, ImageDraw
 
-from mpt.data.kept import known_by
+from mpt.data.image_cache import known_by
 
 WIDTH, HEIGHT, QUALITY = 1280, 720, 85
 CLASSES = ("car", "truck")
@@ -27,10 +27,10 @@ FILES = (200, 20_000)
 CALL = """
 import sys, time
 from pathlib import Path
-from mpt.data import hold, hold_kept
+from mpt.data import load_local, load_local_cached
 spec, kept, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
 start = time.perf_counter(), time.process_time()
-held = hold_kept(spec, path=Path(kept), image_size=size) if kept else hold(spec, image_size=size)
+held = load_local_cached(spec, path=Path(kept), image_size=size) if kept else load_local(spec, image_size=size)
 print(time.perf_counter() - start[0], time.process_time() - start[1], held.train.images.sum())
 """
 
@@ -62,7 +62,7 @@ def write_images(root: Path, count: int) -> int:
 
 
 def call(spec: str, kept: Path | None, size: int) -> tuple[float, float, str]:
-    """Seconds in a fresh process, those of the processor, and the sum of all pixels; without `kept`, of `hold`."""
+    """Seconds in a fresh process, those of the processor, the sum of all pixels; without `kept`, of `load_local`."""
     command = [sys.executable, "-c", CALL, spec, str(kept or ""), str(size)]
     wall, processor, pixels = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     return float(wall), float(processor), pixels
@@ -72,7 +72,11 @@ def decoding(folder: Path, images: int, size: int, repeats: int) -> None:
     """Print the table."""
     kept, spec = folder / "v1.samples", f"folder:{folder / 'set'}"
     there = write_images(folder / "set", images)
-    took: dict[str, list[tuple[float, float]]] = {"hold": [], "hold_kept, first": [], "hold_kept, second": []}
+    took: dict[str, list[tuple[float, float]]] = {
+        "load_local": [],
+        "load_local_cached, first": [],
+        "load_local_cached, second": [],
+    }
     sums = set()
     for _ in range(repeats):
         kept.unlink(missing_ok=True)

@@ -36,10 +36,10 @@ from real_images import unpack
 
 from mpt.data import Dataset
 from mpt.federation.engine import Federation, run, run_together
+from mpt.federation.jobs import Trainer, train_plain
 from mpt.federation.plan import Plan
-from mpt.federation.trainers import GraphedTrainer, StackedTrainer
-from mpt.federation.trainings import Trainer, train_plain
-from mpt.learning.stacked.layout import Layout
+from mpt.federation.trainers import CudaGraphTrainer, TritonTrainer
+from mpt.learning.triton_stack.layout import Layout
 
 TRAINING_FREE = ("mpt", "mpt-lite", "frozen", "remaining-mean", "icarl", "sdc", "oracle", "oracle-train")
 SLOW = ("ldc",)
@@ -151,7 +151,7 @@ def others(dataset: Dataset) -> list[list[object]]:
         first, _, later = timed(train), timed(train), timed(train)
         spent = {name: sum(times) / 1e6 for name, times in microseconds(train).items()}
         longest = sorted(spent.items(), key=lambda item: -item[1])[:8]
-        images = federation.plan.settings.epochs * sum(len(v.labels) for v in jobs[0].vehicles.values())
+        images = federation.plan.training.epochs * sum(len(v.labels) for v in jobs[0].vehicles.values())
         rows += [
             [f"others: {backbone}, the first round", first, "s"],
             [f"others: {backbone}, a later round", later, "s"],
@@ -224,7 +224,7 @@ def kernels(dataset: Dataset) -> list[list[object]]:
 def precision(dataset: Dataset) -> list[list[object]]:
     """How far each trainer is from float64."""
     plan = plan_for(dataset, 3)
-    plan = replace(plan, settings=replace(plan.settings, epochs=1))
+    plan = replace(plan, epochs=1)
     federation = Federation(dataset, plan, torch.device(DEVICE))
     jobs = list(federation.jobs(federation.start()).values())
     start = jobs[0].start
@@ -239,8 +239,8 @@ def precision(dataset: Dataset) -> list[list[object]]:
         return float(apart / torch.cat([(exact[k] - start[k].double()).reshape(-1) for k in real]).norm())
 
     trainers: dict[str, Trainer] = {"reference loop": train_plain}
-    trainers |= {f"stacked {p}": StackedTrainer(p) for p in ("float32", "tf32", "bfloat16")}
-    trainers |= {f"captured {p}": GraphedTrainer(p) for p in ("float32", "tf32", "bfloat16")}
+    trainers |= {f"stacked {p}": TritonTrainer(p) for p in ("float32", "tf32", "bfloat16")}
+    trainers |= {f"captured {p}": CudaGraphTrainer(p) for p in ("float32", "tf32", "bfloat16")}
     rows: list[list[object]] = []
     for name, trainer in trainers.items():
         for tf32 in (False, True) if trainer is train_plain else (True,):

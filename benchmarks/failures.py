@@ -20,17 +20,16 @@ import torch
 
 from mpt.data import Dataset, load
 from mpt.federation.metrics import confusion_matrix, score
-from mpt.federation.partition import concentrate
-from mpt.federation.trainings import Samples
-from mpt.fleet import Settings as TrackerSettings
-from mpt.fleet import Tracker
+from mpt.federation.partition import PartitionRequest, concentrate
+from mpt.fleet import Tracker, TrackerSettings
 from mpt.fleet.exchange import Ask, Failure, Reply
-from mpt.fleet.holdings import samples
-from mpt.fleet.local import Answers, LocalTransport
-from mpt.fleet.server import Rules, Server
+from mpt.fleet.local import LocalTransport, NodeAnswer
+from mpt.fleet.local_data import samples
+from mpt.fleet.policy import RoundPolicy
+from mpt.fleet.server import Server
 from mpt.fleet.vehicle import Vehicle, arrays
 from mpt.fleet.vehicle import load as load_into
-from mpt.learning import Classifier, Settings, build, embed, numpy_generator
+from mpt.learning import Classifier, Samples, TrainingSettings, build, embed, numpy_generator
 
 IMAGE_SIZE = 28
 UNDISTURBED, FAILING = ("calm", "all"), ("rough", "remembered")
@@ -45,12 +44,12 @@ class Setup:
     spec: str
     rare: tuple[str, ...]
     remaining: float
-    training: Settings
+    training: TrainingSettings
 
 
 SETUPS = {
-    "digits": Setup("digits", ("8",), 0.15, Settings(epochs=2, batch_size=8, lr=0.02)),
-    "road": Setup("road?train=400&test=100", ("truck",), 0.05, Settings(epochs=1, batch_size=8, lr=0.05)),
+    "digits": Setup("digits", ("8",), 0.15, TrainingSettings(epochs=2, batch_size=8, lr=0.02)),
+    "road": Setup("road?train=400&test=100", ("truck",), 0.05, TrainingSettings(epochs=1, batch_size=8, lr=0.05)),
 }
 
 
@@ -77,13 +76,13 @@ class Case:
 
 def fleet(
     case: Case, dataset: Dataset, model: Classifier, training: str, replies: dict[str, Reply]
-) -> dict[str, Answers]:
+) -> dict[str, NodeAnswer]:
     """Vehicles by node; the last one holds the rare class and leaves. Every report goes to `replies` as well."""
     rng, rare = numpy_generator(case.seed, "partition"), dataset.class_index(case.rare)
-    parts = concentrate(dataset.train.labels, rare, vehicles=case.vehicles, remaining=case.setup.remaining, rng=rng)
+    parts = concentrate(PartitionRequest(dataset.train.labels, rare, case.vehicles, case.setup.remaining, rng))
     everything = samples(dataset.train)
 
-    def node(vehicle: Vehicle, last: int | None) -> Answers:
+    def node(vehicle: Vehicle, last: int | None) -> NodeAnswer:
         def answer(ask: Ask) -> Reply | Failure:
             if last is not None and ask.round > last:
                 return Failure("it has left")
@@ -95,8 +94,8 @@ def fleet(
 
         return answer
 
-    made: dict[str, Answers] = {}
-    for number, held in parts.holdings.items():
+    made: dict[str, NodeAnswer] = {}
+    for number, held in parts.indices.items():
         at = torch.from_numpy(held)
         own = Samples(everything.images[at], everything.labels[at])
         vehicle = Vehicle(str(number), model, own, case.setup.training, case.seed)
@@ -118,7 +117,7 @@ def run(case: Case, training: str) -> tuple[dict[str, float], int]:
     trackers = {name: Tracker(replace(settings, remember=name != "forgotten")) for name in REPORTS}
     replies: dict[str, Reply] = {}
     transport = LocalTransport(fleet(case, dataset, model, training, replies))
-    server = Server(model, arrays(model.state_dict()), Tracker(settings), transport, Rules(quorum=0.3))
+    server = Server(model, arrays(model.state_dict()), Tracker(settings), transport, RoundPolicy(quorum=0.3))
     test, scores, updates = samples(dataset.test), {name: list[float]() for name in REPORTS}, 0
     origin = server.tracker.state.origin
     for finished in server.rounds(case.rounds):
@@ -134,7 +133,7 @@ def run(case: Case, training: str) -> tuple[dict[str, float], int]:
             if features is not None and outcome.readout is not None:
                 found = outcome.readout.predict(features)
                 confusion = confusion_matrix(found, dataset.test.labels, dataset.num_classes)
-                scores[name].append(score(confusion, rare).rare_f1)
+                scores[name].append(float(score(confusion).f1[rare]))
         origin = server.tracker.state.origin
         replies.clear()
     return {name: float(np.mean(f1)) for name, f1 in scores.items()}, updates

@@ -13,7 +13,7 @@ import argparse
 import csv
 import tempfile
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,8 @@ from mpt import RunConfig, simulate
 from mpt.core.health import whiten, whitening
 from mpt.core.validation import Floats
 from mpt.data import save_npz
-from mpt.methods import METHODS, Method, Now
-from mpt.methods.mpt_x import Kept, MptX
-from mpt.methods.registry import Make
+from mpt.methods import RoundContext
+from mpt.methods.mpt_x import MptX, MptXState
 
 CELLS = (
     *("cifar10:ship:resnet18", "cars-bodytype:coupe:resnet18", "cifar10:ship:cnn3", "cifar10:deer:cnn3"),
@@ -40,39 +39,36 @@ RULES = {
 }
 BESIDE = ("mpt-x:in-place", "mpt", "ldc:all", "remaining-mean", "oracle-train")
 COLUMNS = ("rare_f1", "rare_precision", "rare_recall", "others_accuracy")
+FOUND: dict[tuple[int, bytes], tuple[Floats, ...]] = {}
+"""What a round has found serves all rules."""
 
 
 @dataclass(frozen=True)
 class Moved(MptX):
-    """MPT-X whose prototype is moved outwards by a rule; what a round has found serves all rules."""
+    """MPT-X whose prototype is moved outwards by a rule."""
 
     rule: str = "factor"
     size: float = 1.0
     outward: bool = False
-    found: dict[tuple[int, bytes], tuple[Floats, ...]] = field(default_factory=dict, compare=False)
 
-    def track(self, kept: Kept, now: Now) -> tuple[Kept, Floats]:
+    def track(self, state: MptXState, context: RoundContext) -> tuple[MptXState, Floats]:
         """As MPT-X's, then outwards."""
-        key = now.round, kept.deposit.prototype.tobytes()
-        if key not in self.found:
-            self.found[key] = self._found(kept, now)
-        prototype, middle, there, at_departure = self.found[key]
+        key = context.round, state.deposit.prototype.tobytes()
+        if key not in FOUND:
+            FOUND[key] = self._found(state, context)
+        prototype, middle, there, at_departure = FOUND[key]
         of = {"factor": np.e, "growth": there / at_departure, "power": there}[self.rule]
         by = self.size if self.rule == "factor" else max(1.0, float(of)) ** self.size
-        return kept, middle + by * (prototype - middle)
+        return state, middle + by * (prototype - middle)
 
-    def _found(self, kept: Kept, now: Now) -> tuple[Floats, ...]:
-        _, prototype = super().track(kept, now)
-        deposit, stats = kept.deposit, now.report(now.request())
+    def _found(self, state: MptXState, context: RoundContext) -> tuple[Floats, ...]:
+        _, prototype = super().track(state, context)
+        deposit, stats = state.deposit, context.report(context.request())
         means = stats.means[deposit.classes]
         factor = whitening(stats.covariance(), deposit.cov_ridge)
         there = _ratio(prototype, means, factor)
         at_departure = _ratio(deposit.prototype, deposit.reference, deposit.covariance_factor)
         return prototype, means.mean(axis=0), np.array(there), np.array(at_departure)
-
-
-def _given(method: Method) -> Make:
-    return lambda ridge, cov_ridge: method
 
 
 def _ratio(prototype: Floats, reference: Floats, factor: Floats) -> float:
@@ -85,14 +81,11 @@ def _ratio(prototype: Floats, reference: Floats, factor: Floats) -> float:
 def run(packed: Path, cell: str, place: Path, **settings: Any) -> list[list[str]]:
     """The lines of a cell."""
     dataset, rare, backbone = cell.split(":")
-    file, found = place / f"{dataset}.npz", dict[tuple[int, bytes], tuple[Floats, ...]]()
+    file = place / f"{dataset}.npz"
     if not file.exists():
         save_npz(unpack(packed, dataset), file)
-    names = [f"{rule} {size:g}" for rule, sizes in RULES.items() for size in sizes]
-    for name in names:
-        rule, size = name.split()
-        made = Moved(name, rule=rule, size=float(size), found=found)
-        METHODS[name] = (_given(made), "of this benchmark")
+    tried = {f"{rule} {size:g}": (rule, size) for rule, sizes in RULES.items() for size in sizes}
+    specs = [f"{__file__}:Moved(name={n!r}, rule={rule!r}, size={size!r})" for n, (rule, size) in tried.items()]
     scale = {
         "rounds": 100,
         "depart_at": 15,
@@ -102,12 +95,12 @@ def run(packed: Path, cell: str, place: Path, **settings: Any) -> list[list[str]
     }
     scale |= settings
     config = RunConfig(
-        dataset=f"npz:{file}", rare=rare, backbone=backbone, remaining=0.02, methods=(*BESIDE, *names), **scale
+        dataset=f"npz:{file}", rare=rare, backbone=backbone, remaining=0.02, methods=(*BESIDE, *specs), **scale
     )
-    rows = [r for r in simulate(config).tables.metrics if r["round"] > config.depart_at]
+    rows = [r for r in simulate(config).figures.metrics if r["round"] > config.depart_at]
     lines = []
-    for name in (*BESIDE, *names):
-        mine = [[r[c] for c in COLUMNS] for r in rows if r["method"] == name]
+    for name in (*BESIDE, *tried):
+        mine = [[r[c.removeprefix("rare_")] for c in COLUMNS] for r in rows if r["method"] == name]
         lines.append([dataset, rare, backbone, name, *(f"{v:.4f}" for v in np.mean(mine, axis=0))])
     return lines
 

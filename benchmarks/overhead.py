@@ -24,9 +24,8 @@ from mpt.federation.background import few_threads
 from mpt.federation.engine import Federation
 from mpt.federation.plan import Plan
 from mpt.federation.rounds import Exchange
-from mpt.federation.state import State
+from mpt.federation.state import FederationState
 from mpt.federation.view import ServerView
-from mpt.learning import Settings
 from mpt.methods import Cost, Method
 
 METHODS = ("mpt", "mpt-lite", "mpt-x")
@@ -50,7 +49,7 @@ def timed(what: Callable[..., Any], *arguments: Any) -> tuple[Took, Any]:
     return Took(time.perf_counter() - start[0], time.process_time() - start[1]), result
 
 
-def departed(dataset: Dataset, backbone: str) -> tuple[Federation, State]:
+def departed(dataset: Dataset, backbone: str) -> tuple[Federation, FederationState]:
     """A federation whose vehicle has left after round 1."""
     plan = Plan(
         rare=dataset.class_index("truck"),
@@ -59,19 +58,19 @@ def departed(dataset: Dataset, backbone: str) -> tuple[Federation, State]:
         rounds=100,
         depart_at=1,
         eval_every=1,
-        settings=Settings(epochs=1),
+        epochs=1,
     )
     federation = Federation(dataset, plan, CPU)
     return federation, federation.advance(federation.start())[0]
 
 
-def look(federation: Federation, state: State, seen: ServerView, method: Method) -> tuple[Took, Cost]:
+def look(federation: Federation, state: FederationState, seen: ServerView, method: Method) -> tuple[Took, Cost]:
     """What a method takes of a round whose features are there, vehicles' and server's."""
     seen.exchange = Exchange(seen.exchange.locals, seen.exchange.leaving)
     cost = Cost()
-    now = seen.now(seen.exchange.channel(cost))
+    context = seen.context(seen.exchange.channel(cost))
     with few_threads(federation.model.dim):
-        return timed(method.track, state.kept[method.name], now)[0], cost
+        return timed(method.track, state.method_states[method.name], context)[0], cost
 
 
 def measure(dataset: Dataset, backbone: str, repeats: int) -> None:

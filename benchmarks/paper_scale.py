@@ -33,7 +33,7 @@ SETS = {
     "car1000-coarse": ("cars-bodytype", "van,pickup"),
     "car1000-fine": ("cars-sedansize", "subcompact"),
 }
-KEPT = ("config.toml", "manifest.json", "metrics.csv", "costs.csv", "diagnostics.csv", "confusion.csv")
+KEPT = ("config.toml", "manifest.json", "metrics.csv", "diagnostics.csv", "confusion.csv")
 
 
 def sources(folder: Path, place: Path) -> list[str]:

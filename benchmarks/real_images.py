@@ -32,9 +32,9 @@ except ImportError:
 from mpt.core import Deposit, NearestClassMean
 from mpt.data import Dataset, Split
 from mpt.federation.engine import run_together
+from mpt.federation.measurement import Measurement
 from mpt.federation.plan import Plan
-from mpt.federation.rows import Row
-from mpt.methods import Method, Now, find_method
+from mpt.methods import Method, RoundContext, find_method
 from mpt.methods.mpt import Mpt
 
 TUNING = [
@@ -87,17 +87,17 @@ class Tried:
     name: str
     training: str = "held-out"
 
-    def depart(self, now: Now) -> Deposit:
+    def depart(self, context: RoundContext) -> Deposit:
         """As MPT."""
-        return self.inner.depart(now)
+        return self.inner.depart(context)
 
-    def track(self, kept: Deposit, now: Now) -> tuple[Deposit, NearestClassMean]:
+    def track(self, state: Deposit, context: RoundContext) -> tuple[Deposit, NearestClassMean]:
         """As MPT, with a readout of its own."""
-        kept, prototype = self.inner.track(kept, now)
-        stats = now.report(now.request())
+        state, prototype = self.inner.track(state, context)
+        stats = context.report(context.request())
         prototypes = stats.means
-        prototypes[now.departed] = prototype
-        return kept, NearestClassMean(prototypes, stats.covariance(), cov_ridge=self.inner.cov_ridge)
+        prototypes[context.departed] = prototype
+        return state, NearestClassMean(prototypes, stats.covariance(), cov_ridge=self.inner.cov_ridge)
 
 
 def pack(folder: Path, out: Path) -> None:
@@ -132,12 +132,12 @@ def unpack(folder: Path, name: str) -> Dataset:
 
 def run_cell(
     dataset: Dataset, rare: str, remaining: float, methods: list[Method], *, seeds: int, rounds: int
-) -> list[Row]:
+) -> list[Measurement]:
     """All rows of one cell."""
     plans = [
         Plan(
             rare=dataset.class_index(rare),
-            methods=(),
+            methods=tuple(method.name for method in methods),
             remaining=remaining,
             rounds=rounds,
             depart_at=min(15, rounds - 1),
@@ -150,10 +150,11 @@ def run_cell(
     return [row for rows in run_together(dataset, plans, device=device, methods=methods) for row in rows]
 
 
-def record(name: str, rare: str, remaining: float, row: Row) -> list[str]:
+def record(name: str, rare: str, remaining: float, row: Measurement) -> list[str]:
     """The cells of one line."""
     scores, distance = row.scores, row.prototype_distance
-    figures = (scores.rare_f1, scores.rare_precision, scores.rare_recall, scores.balanced_accuracy)
+    mine = (scores.f1, scores.precision, scores.recall)
+    figures = (*(values[row.departing] for values in mine), scores.balanced_accuracy)
     return [
         *(name, rare, f"{remaining:g}", str(row.seed), str(row.round), row.method, row.readout),
         *(f"{value:.4f}" for value in (*figures, scores.others_accuracy)),
@@ -181,7 +182,7 @@ def run_cells(args: argparse.Namespace) -> None:
         after: dict[str, list[float]] = {}
         for row in rows:
             if row.round > 15:
-                after.setdefault(row.method, []).append(row.scores.rare_f1)
+                after.setdefault(row.method, []).append(row.f1)
         for method, f1 in sorted(after.items(), key=lambda item: -np.mean(item[1]))[:24]:
             print(f"    {method:34s} {np.mean(f1):.3f}", flush=True)
 

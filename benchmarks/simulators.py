@@ -40,18 +40,18 @@ import torch
 
 from mpt.core import ClassStatistics
 from mpt.federation.background import few_threads
+from mpt.federation.jobs import Job, train_vehicle
 from mpt.federation.trainers import fast_trainer
-from mpt.federation.trainings import Job, Samples, train_vehicle
-from mpt.learning import Classifier, RunningAverage, Settings, build, embed, normalise
-from mpt.learning.folded import FoldedEmbedder
+from mpt.learning import Classifier, RunningAverage, Samples, TrainingSettings, build, embed, normalise
+from mpt.learning.cpu_inference import CpuEmbedder
 from mpt.learning.training import channels_last
 from mpt.protocol.request import StatisticsRequest
 
 VEHICLES, IMAGES, SIDE, CLASSES = 8, 1000, 32, 10
-SETTINGS = Settings(epochs=1)
+SETTINGS = TrainingSettings(epochs=1)
 REQUEST = StatisticsRequest(1, CLASSES, watched=(9,))
 SIMULATORS = ("ours", "flower", "flower + ours", "pfl", "pfl-2")
-State = Mapping[str, torch.Tensor]
+Weights = Mapping[str, torch.Tensor]
 
 
 @functools.cache
@@ -67,9 +67,9 @@ def network() -> Classifier:
     return build("cnn3", num_classes=CLASSES, in_channels=3, image_size=SIDE, seed=0)
 
 
-def job(start: State, vehicles: Mapping[int, Samples], number: int) -> Job:
+def job(start: Weights, vehicles: Mapping[int, Samples], number: int) -> Job:
     """One round."""
-    return Job(dict(start), vehicles, SETTINGS, 0, number, False)
+    return Job(dict(start), vehicles, SETTINGS, 0, number)
 
 
 def tree_seconds() -> float:
@@ -116,7 +116,7 @@ class Clock:
         if self.rounds and "RANK" in os.environ:
             torch.distributed.barrier()
 
-    def report(self, state: State, merged: ClassStatistics) -> None:
+    def report(self, state: Weights, merged: ClassStatistics) -> None:
         """As one line of JSON."""
         check = [float(state["head.weight"].double().norm()), float(np.trace(merged.scatter))]
         print("RESULT " + json.dumps({"first": self.first, "rounds": self.rounds, "check": check}), flush=True)
@@ -128,7 +128,7 @@ def ours(rounds: int) -> None:
     clock, model = Clock(), network()
     data = {v: samples(v) for v in range(VEHICLES)}
     trainer = fast_trainer(model, SETTINGS)
-    state: State = model.state_dict()
+    state: Weights = model.state_dict()
     merged = None
 
     def train(number: int) -> None:
@@ -138,7 +138,7 @@ def ours(rounds: int) -> None:
     def report(_: int) -> None:
         nonlocal merged
         model.load_state_dict(state)
-        embedder = FoldedEmbedder(model)
+        embedder = CpuEmbedder(model)
         with few_threads(model.dim):
             rows = embedder.many([s.images for s in data.values()])
             held = zip(rows, data.values(), strict=True)
@@ -164,7 +164,7 @@ def flower(rounds: int, fast: bool) -> None:
     def main(grid, context) -> None:
         while len(nodes := list(grid.get_node_ids())) < VEHICLES:
             time.sleep(0.005)
-        state: State = model.state_dict()
+        state: Weights = model.state_dict()
         merged = None
 
         def ask(kind: str, number: int) -> list:
@@ -215,7 +215,7 @@ def flower_client(fast: bool):
 
     client = ClientApp()
 
-    def read(message, context) -> tuple[State, int, int]:
+    def read(message, context) -> tuple[Weights, int, int]:
         state = message.content["model"].to_torch_state_dict()
         return state, message.content["config"]["round"], int(context.node_config["partition-id"])
 
@@ -231,7 +231,7 @@ def flower_client(fast: bool):
         state, _, vehicle = read(message, context)
         model, mine = client_model(fast), samples(vehicle)
         model.load_state_dict(state)
-        features = FoldedEmbedder(model)(mine.images) if fast else embed(model, mine.images)
+        features = CpuEmbedder(model)(mine.images) if fast else embed(model, mine.images)
         answer = REQUEST.answer(features.double().numpy(), mine.labels.numpy())
         return Message(RecordDict({"answer": ConfigRecord({"bytes": answer})}), reply_to=message)
 

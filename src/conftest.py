@@ -2,14 +2,13 @@
 
 from importlib.util import find_spec
 
-_TORCH = ["mpt/learning/*", "mpt/federation/engine.py", "mpt/federation/plan.py", "mpt/federation/trainings.py"]
-_TORCH += [f"mpt/fleet/{name}.py" for name in ("export", "holdings", "judge", "server", "vehicle")]
-_COMMANDS = ["mpt/config.py", "mpt/commands.py", "mpt/fleet/commands.py", "mpt/simulation.py"]
+_TORCH = ("learning", "federation", "export", "runs", "report", "experiments", "checking", "fleet", "cli")
+_TERMINAL = ("experiments", "cli")
 
 collect_ignore_glob = []
 if not find_spec("torch"):
-    collect_ignore_glob += [*_TORCH, "mpt/simulation.py"]
-if not all(map(find_spec, ("pydantic", "rich", "typer"))):
-    collect_ignore_glob += _COMMANDS
+    collect_ignore_glob += [f"mpt/{room}/*" for room in _TORCH]
+if not all(map(find_spec, ("rich", "typer"))):
+    collect_ignore_glob += [f"mpt/{room}/*" for room in _TERMINAL]
 if not all(map(find_spec, ("flwr", "torch"))):
-    collect_ignore_glob += ["mpt/fleet/flower/*"]
+    collect_ignore_glob += ["mpt/fleet/flower/*", "mpt/cli/*"]

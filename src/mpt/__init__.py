@@ -23,6 +23,7 @@ A whole federation on one machine, with the extra `sim`:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mpt.base.errors import MptError
 from mpt.core import (
     ClassStatistics,
     CrossStatistics,
@@ -37,13 +38,14 @@ from mpt.core import (
 from mpt.version import __version__
 
 if TYPE_CHECKING:
-    from mpt.config import RunConfig as RunConfig
-    from mpt.simulation import simulate as simulate
+    from mpt.report.simulate import simulate as simulate
+    from mpt.runs.config import RunConfig as RunConfig
 
 __all__ = [
     "ClassStatistics",
     "CrossStatistics",
     "Deposit",
+    "MptError",
     "NearestClassMean",
     "Reconstruction",
     "StatisticsError",
@@ -53,7 +55,7 @@ __all__ = [
     "reconstruct",
 ]
 
-_LAZY = {"RunConfig": "mpt.config", "simulate": "mpt.simulation"}
+_LAZY = {"RunConfig": "mpt.runs.config", "simulate": "mpt.report.simulate"}
 """Names that need the extra `sim`, and the modules that have them; imported when first asked for."""
 
 

@@ -29,6 +29,7 @@ def held(context):
 @app.train()
 def train(message, context):
     """Train the global model on the vehicle's samples."""
+    torch.manual_seed(1000 * message.content["config"]["server-round"] + context.node_config["partition-id"])
     model = Net()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     images, labels = held(context)

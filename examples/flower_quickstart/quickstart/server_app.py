@@ -15,6 +15,7 @@ app = ServerApp()
 @app.main()
 def main(grid, context):
     """Train for some rounds, and evaluate on the server after each."""
+    torch.manual_seed(context.run_config.get("seed", 0))
     strategy = FedAvg(fraction_train=1.0, fraction_evaluate=0.0)
     shadow = context.run_config.get("shadow", False)  # MPT
     tracker = Tracker(num_classes=NUM_CLASSES, dim=DIM, watch=(RARE,), grace=0, shadow=shadow)  # MPT

@@ -4,18 +4,19 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
-from mpt.checking.observed import Make, Seen, Sent, observe
+from mpt.base.extensions import split
+from mpt.checking.observed import Make, Observation, Sent, observe
 from mpt.checking.world import World
-from mpt.checkpoint import CheckpointError
 from mpt.core import StatisticsError
 from mpt.core.validation import Floats
-from mpt.methods import MethodError, file_of, find_method
-from mpt.methods.method import Training, Traits
-from mpt.methods.simple import Reference
+from mpt.methods import METHODS, MethodError, find_method
+from mpt.methods.method import Traits
+from mpt.methods.simple import Oracle
+from mpt.runs.checkpoint import CheckpointError
 
 TOLERANCE = 1e-3
 """Relative; messages are float32."""
@@ -46,7 +47,7 @@ def check_method(spec: str) -> list[Check]:
     def make() -> Any:
         return find_method(spec)
 
-    method, found = make(), Found(spec, make)
+    method, found = make(), CheckedMethod(spec, make)
     typed = _typed(method)
     checks = [Check("attributes are those of the protocol", not typed, typed)]
     if typed:
@@ -77,13 +78,13 @@ class BrokenError(Exception):
 
 
 @dataclass(frozen=True)
-class Found:
+class CheckedMethod:
     """A method under check."""
 
     spec: str
     make: Make
 
-    def seen(self, world: World, where: str = "", **how: bool) -> Seen:
+    def seen(self, world: World, where: str = "", **how: bool) -> Observation:
         """What it does there; `BrokenError` with a sentence about what it raised, and where in the user's file."""
         try:
             return observe(self.make, world, **how)
@@ -93,7 +94,7 @@ class Found:
             raise BrokenError(f"{where}{type(error).__name__}: {error}{self._line(error)}") from error
 
     def _line(self, error: BaseException) -> str:
-        path = file_of(self.spec)
+        path = METHODS.file_of(self.spec)
         if path is None:
             return ""
         frames = traceback.extract_tb(error.__traceback__)
@@ -103,10 +104,8 @@ class Found:
 
 def _typed(method: Any) -> str:
     """What is wrong with the attributes; "" where nothing is."""
-    if not isinstance(method.name, str) or not method.name.strip() or "," in method.name:
+    if not isinstance(method.name, str) or split(method.name) != (method.name,):
         return f"name is {method.name!r}, should be a text without commas: the row in tables"
-    if method.training not in get_args(Training):
-        return f"training is {method.training!r}, should be one of {', '.join(get_args(Training))}"
     for name in ("depart", "track"):
         if not callable(getattr(method, name)):
             return f"{name} is {getattr(method, name)!r}, should be a method"
@@ -117,16 +116,16 @@ def _typed(method: Any) -> str:
     return ""
 
 
-def _no_reference(found: Found, method: Any, base: Seen) -> str:
-    if base.references and not isinstance(method, Reference):
+def _no_reference(found: CheckedMethod, method: Any, base: Observation) -> str:
+    if base.references and not isinstance(method, Oracle):
         raise BrokenError(
-            f"it reads now.reference in round {base.references[0]}: samples that no method may know; ask vehicles with "
-            "now.report or now.total"
+            f"it reads context.oracle in round {base.references[0]}: samples that no method may know; ask vehicles "
+            "with context.report or context.total"
         )
-    return "it reads now.reference, as a row to compare with may" if base.references else ""
+    return "it reads context.oracle, as a row to compare with may" if base.references else ""
 
 
-def _counted(found: Found, method: Any, base: Seen) -> str:
+def _counted(found: CheckedMethod, method: Any, base: Observation) -> str:
     if not _same(base, found.seen(World(), "with the vehicles' memory apart from the server's: ", isolated=True)):
         raise BrokenError(
             "answers tell the server more than they send: with the vehicles' memory apart from the server's the "
@@ -135,7 +134,7 @@ def _counted(found: Found, method: Any, base: Seen) -> str:
     return f"{len(base.sent)} answers to questions of its own" if base.sent else "no questions of its own"
 
 
-def _no_samples(found: Found, method: Any, base: Seen) -> str:
+def _no_samples(found: CheckedMethod, method: Any, base: Observation) -> str:
     for sent in base.sent:
         arrays = [row for array in sent.answer for row in np.atleast_2d(array)]
         for features in sent.features:
@@ -155,51 +154,51 @@ def _no_samples(found: Found, method: Any, base: Seen) -> str:
     return ""
 
 
-def _deterministic(found: Found, method: Any, base: Seen) -> str:
+def _deterministic(found: CheckedMethod, method: Any, base: Observation) -> str:
     seen = found.seen(World(), "the second time: ")
     same = len(seen.sent) == len(base.sent)
     if not same or not all(
         _close(a.answer, b.answer, 0) and _close(a.question, b.question, 0) for a, b in _pairs(base, seen)
     ):
-        raise BrokenError("the second time other numbers are sent; draw from now.rng alone")
+        raise BrokenError("the second time other numbers are sent; draw from context.rng alone")
     if not _same(base, seen):
-        raise BrokenError("the second time the outcome is another; draw from now.rng alone")
+        raise BrokenError("the second time the outcome is another; draw from context.rng alone")
     return ""
 
 
-def _any_order(found: Found, method: Any, base: Seen) -> str:
+def _any_order(found: CheckedMethod, method: Any, base: Observation) -> str:
     if not _same(base, found.seen(World(renamed=True), "with other ids: "), TOLERANCE):
         raise BrokenError("the outcome is another when the vehicles' ids are in another order; sum over their answers")
     return ""
 
 
-def _goes_on(found: Found, method: Any, base: Seen) -> str:
+def _resumes(found: CheckedMethod, method: Any, base: Observation) -> str:
     if not _same(base, found.seen(World(), resumed=True)):
         raise BrokenError(
-            "gone on with from a checkpoint the outcome is another; what a later round needs has to be in what depart "
+            "resumed from a checkpoint the outcome is another; what a later round needs has to be in what depart "
             "and track give back, not in the method"
         )
     return ""
 
 
-def _nothing_remains(found: Found, method: Any, base: Seen) -> str:
+def _nothing_remains(found: CheckedMethod, method: Any, base: Observation) -> str:
     seen = found.seen(World(remaining=0), "a class may be gone altogether, with NaN as its mean; here: ")
     missing = [number for number, p in seen.prototypes.items() if not np.isfinite(p).all()]
     return f"no prototype in {len(missing)} of {len(seen.prototypes)} rounds: never predicted" if missing else ""
 
 
-_CHECKS: dict[str, Callable[[Found, Any, Seen], str]] = {
+_CHECKS: dict[str, Callable[[CheckedMethod, Any, Observation], str]] = {
     "nothing is known that no method may know": _no_reference,
     "the same seed gives the same bytes and outcome": _deterministic,
     "what vehicles tell is in bytes that are counted": _counted,
     "no answer has data of single samples": _no_samples,
     "the order of the vehicles does not matter": _any_order,
-    "a run that was stopped goes on": _goes_on,
+    "a run that was stopped can be resumed": _resumes,
     "it works where no sample of the class remains": _nothing_remains,
 }
 
 
-def _same(one: Seen, other: Seen, tolerance: float = 0.0) -> bool:
+def _same(one: Observation, other: Observation, tolerance: float = 0.0) -> bool:
     """Whether the outcomes are the same, up to a relative tolerance; of predictions as large a share may differ."""
     if set(one.prototypes) != set(other.prototypes) or set(one.predicted) != set(other.predicted):
         return False
@@ -208,7 +207,7 @@ def _same(one: Seen, other: Seen, tolerance: float = 0.0) -> bool:
     )
 
 
-def _pairs(one: Seen, other: Seen) -> Iterator[tuple[Sent, Sent]]:
+def _pairs(one: Observation, other: Observation) -> Iterator[tuple[Sent, Sent]]:
     return zip(one.sent, other.sent, strict=True)
 
 

@@ -10,23 +10,23 @@ from typing import Any
 import numpy as np
 
 from mpt.checking.world import PLAN, World
-from mpt.checkpoint import Checkpoint, load, save
 from mpt.core import CrossStatistics
-from mpt.core.cross import Still
+from mpt.core.cross import StaticPart
 from mpt.core.validation import Floats, Ints
 from mpt.federation.scoring import evaluate
-from mpt.federation.state import State
+from mpt.federation.state import FederationState
 from mpt.federation.stored import predictions
 from mpt.federation.view import views
 from mpt.methods import Method, MethodError
-from mpt.methods.method import Now
+from mpt.methods.method import RoundContext
 from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.local import Local
 from mpt.protocol.parts import Asked, Part, parts_of
-from mpt.tables import Tables
+from mpt.runs.checkpoint import RunCheckpoint, load, save
+from mpt.runs.tables import Tables
 
 Make = Callable[[], Method]
-"""Makes the method anew, as a run that goes on would."""
+"""Makes the method anew, as a run that is resumed would."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,14 +47,14 @@ class Sent:
 
 
 @dataclass(eq=False)
-class Seen:
+class Observation:
     """What a method did.
 
     Attributes:
         prototypes: what it gave in each round, where that was a prototype.
         predicted: (N,), what it predicts for the test samples in each round, where it gave a readout.
         sent: every answer to its own questions.
-        references: rounds in which it read `now.reference`.
+        references: rounds in which it read `context.oracle`.
     """
 
     prototypes: dict[int, Floats] = field(default_factory=dict)
@@ -66,31 +66,33 @@ class Seen:
 class Observed:
     """A method as the judge sees it, which writes down what goes through it."""
 
-    def __init__(self, make: Make, method: Method, seen: Seen, test: Callable[[], Floats], isolated: bool) -> None:
+    def __init__(
+        self, make: Make, method: Method, seen: Observation, test: Callable[[], Floats], isolated: bool
+    ) -> None:
         self.make, self.method, self.seen, self.test, self.isolated = make, method, seen, test, isolated
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.method, name)
 
-    def depart(self, now: Now) -> Any:
+    def depart(self, context: RoundContext) -> Any:
         """As the method's."""
-        return self.method.depart(self._watched(now))
+        return self.method.depart(self._watched(context))
 
-    def track(self, kept: Any, now: Now) -> tuple[Any, Any]:
+    def track(self, state: Any, context: RoundContext) -> tuple[Any, Any]:
         """As the method's."""
-        given: Any = self.method.track(kept, self._watched(now))
+        given: Any = self.method.track(state, self._watched(context))
         if not isinstance(given, tuple) or len(given) != 2:
             raise MethodError(f"track gave {type(given).__name__}, should be two: what is kept, and the outcome")
         if isinstance(given[1], np.ndarray):
-            self.seen.prototypes[now.round] = np.array(given[1])
+            self.seen.prototypes[context.round] = np.array(given[1])
         elif hasattr(given[1], "predict"):
-            self.seen.predicted[now.round] = predictions(given[1], self.test(), now.num_classes)
+            self.seen.predicted[context.round] = predictions(given[1], self.test(), context.num_classes)
         return given
 
-    def _watched(self, now: Now) -> Now:
-        def reference(which: Any) -> Floats:
-            self.seen.references.append(now.round)
-            return now.reference(which)
+    def _watched(self, context: RoundContext) -> RoundContext:
+        def oracle(which: Any) -> Floats:
+            self.seen.references.append(context.round)
+            return context.oracle(which)
 
         def summed(part: Part, asked: Asked) -> dict[str, Floats]:
             if part.name not in parts_of(self.method):
@@ -101,22 +103,24 @@ class Observed:
                 given = installed.answer(asked, local)
                 earlier = (local.earlier(),) if part.earlier else ()
                 arrays = tuple(np.asarray(given[name], dtype=np.float64) for name in part.shapes if name in given)
-                self.seen.sent.append(Sent(now.round, tuple(asked.arrays.values()), arrays, (local.features, *earlier)))
+                self.seen.sent.append(
+                    Sent(context.round, tuple(asked.arrays.values()), arrays, (local.features, *earlier))
+                )
                 return given
 
-            return now.summed(replace(part, answer=noted), asked)
+            return context.summed(replace(part, answer=noted), asked)
 
-        def crossed(request: CrossRequest, known: Mapping[bytes, Still]) -> Iterator[CrossStatistics]:
-            assert now.crossed is not None
-            for report in now.crossed(request, known):
+        def crossed(request: CrossRequest, known: Mapping[bytes, StaticPart]) -> Iterator[CrossStatistics]:
+            assert context.crossed is not None
+            for report in context.crossed(request, known):
                 arrays = (report.counts.astype(np.float64), report.earlier, report.sums, report.gram, report.cross)
-                self.seen.sent.append(Sent(now.round, (request.weights, request.origin), arrays, ()))
+                self.seen.sent.append(Sent(context.round, (request.weights, request.origin), arrays, ()))
                 yield report
 
-        return replace(now, reference=reference, summed=summed, crossed=crossed)
+        return replace(context, oracle=oracle, summed=summed, crossed=crossed)
 
 
-def observe(make: Make, world: World, *, isolated: bool = False, resumed: bool = False) -> Seen:
+def observe(make: Make, world: World, *, isolated: bool = False, resumed: bool = False) -> Observation:
     """All rounds of the plan.
 
     Args:
@@ -128,24 +132,24 @@ def observe(make: Make, world: World, *, isolated: bool = False, resumed: bool =
     Raises:
         Exception: what the method raises.
     """
-    seen, method, kept, anchor, before = Seen(), make(), dict[str, Any](), None, None
+    seen, method, states, anchor, before = Observation(), make(), dict[str, Any](), None, None
     for number in range(1, PLAN.rounds + 1):
         stored = world.features(number)
         before = stored if number == PLAN.depart_at else before
         training = method.training
         mine = views(world.presence, number, {training: stored}, {} if before is None else {training: before})
         watched: Any = Observed(make, method, seen, partial(getattr, stored, "test"), isolated)
-        _, kept, anchor = evaluate(PLAN, number, [watched], mine, kept, anchor)
+        _, states, anchor = evaluate(PLAN, number, [watched], mine, states, anchor)
         if resumed:
-            kept, method = _written_and_read(number, kept), make()
+            states, method = _written_and_read(number, states), make()
     return seen
 
 
-def _written_and_read(number: int, kept: dict[str, Any]) -> dict[str, Any]:
+def _written_and_read(number: int, states: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        save(Path(folder), Checkpoint("check", 0, State(number, {}, {}, kept), Tables()))
+        save(Path(folder), RunCheckpoint("check", 0, FederationState(number, {}, {}, states), Tables()))
         said: list[str] = []
         found = load(Path(folder), "check", device="cpu", say=said.append)
     if found is None or found.state is None:
         raise MethodError(f"what depart and track keep cannot be read again: {' '.join(said)}")
-    return found.state.kept
+    return found.state.method_states

@@ -43,7 +43,7 @@ class World:
         return (8, 1, 4, 0) if self.renamed else (0, 1, 2, OWNER)
 
     @cached_property
-    def _holdings(self) -> dict[int, Ints]:
+    def _indices(self) -> dict[int, Ints]:
         """Which samples each vehicle has."""
         labels = np.repeat(np.arange(CLASSES), HELD)
         owner = np.arange(len(labels)) % (OWNER + 1)
@@ -75,8 +75,8 @@ class World:
         train, test = map(embed, samples)
         means = np.stack([train[labels == c].mean(axis=0) for c in range(CLASSES)])
         return Stored(
-            {v: labels[held] for v, held in self._holdings.items()},
-            {v: train[held] for v, held in self._holdings.items()},
+            {v: labels[held] for v, held in self._indices.items()},
+            {v: train[held] for v, held in self._indices.items()},
             test_labels,
             test,
             test[test_labels == RARE].mean(axis=0),

@@ -22,17 +22,17 @@ from mpt.core.validation import Floats, Ints, same
 from mpt.core.wire import Reader, WireType, Writer, fits_float32
 
 _KIND = b"X"
-_EARLIER_ORIGIN, _ORIGIN, _FRAMELESS, _STILL, _HALVES, _NARROW, _HALVED = 1, 2, 4, 8, 16, 32, 64
+_EARLIER_ORIGIN, _ORIGIN, _FRAMELESS, _STATIC, _HALVES, _NARROW, _HALVED = 1, 2, 4, 8, 16, 32, 64
 
 DIGEST_SIZE = 8
-"""Of what stands for a still part, or for weights and origins, that the receiver has."""
+"""Of what stands for a static part, or for weights and origins, that the receiver has."""
 
 
 _LEAST_HALF = 2.0**-14
 """The smallest float16 with all of its digits."""
 
 
-class Still(NamedTuple):
+class StaticPart(NamedTuple):
     """What of `CrossStatistics` changes only when the samples do: counts (C,), earlier (C, d), gram (d, d)."""
 
     counts: Ints
@@ -60,7 +60,7 @@ class CrossStatistics(ClassSums):
         narrow: whether some of the numbers have travelled as float32, so that more of `within` is only rounding.
         halves: whether `cross` has travelled as float16, so that the map needs a larger ridge.
 
-    `earlier`, `gram` and what they are about change only when the samples do: they are the *still* part, which need
+    `earlier`, `gram` and what they are about change only when the samples do: they are the *static* part, which need
     not travel again (`to_bytes`).
 
     Example:
@@ -242,14 +242,14 @@ class CrossStatistics(ClassSums):
         )
 
     @cached_property
-    def still_digest(self) -> bytes:
-        """8 bytes that stand for the still part: counts, `earlier`, `gram`, and what they were made with."""
-        return _digest(*self.still, self.weights, self.earlier_origin)
+    def static_digest(self) -> bytes:
+        """8 bytes that stand for the static part: counts, `earlier`, `gram`, and what they were made with."""
+        return _digest(*self.static, self.weights, self.earlier_origin)
 
     @property
-    def still(self) -> Still:
-        """What a receiver keeps under `still_digest`."""
-        return Still(self.counts, self.earlier, self.gram)
+    def static(self) -> StaticPart:
+        """What a receiver keeps under `static_digest`."""
+        return StaticPart(self.counts, self.earlier, self.gram)
 
     def to_bytes(
         self, dtype: WireType = "float64", *, frame: bool = True, known: Collection[bytes] = (), halves: bool = False
@@ -260,22 +260,26 @@ class CrossStatistics(ClassSums):
             dtype: of the sums on the wire, "float64" or "float32"; for the latter give origins near the features.
             frame: whether to include `weights` and the origins. A vehicle that answers a server which sent them need
                 not echo them: 8 bytes stand for them, and the server gives them to `from_bytes`.
-            known: digests of still parts that the receiver has; where this one's is among them it is left out.
+            known: digests of static parts that the receiver has; where this one's is among them it is left out.
             halves: whether `cross` may travel as float16, with three digits, which is enough for the map if the origins
                 are near the features. It does not where most features would be lost beside one that is far larger.
         """
         halves = halves and _fits_halves(self.cross)
         self._warn_of_cancellation(0.1 if halves else 1e-4 if dtype == "float32" else 0.0)
         present = self.counts > 0
-        still = self.still_digest not in known
+        static = self.static_digest not in known
         flags = (
-            _FRAMELESS * (not frame) | _STILL * still | _HALVES * halves | _NARROW * self.narrow | _HALVED * self.halves
+            _FRAMELESS * (not frame)
+            | _STATIC * static
+            | _HALVES * halves
+            | _NARROW * self.narrow
+            | _HALVED * self.halves
         )
         for flag, origin in ((_EARLIER_ORIGIN, self.earlier_origin), (_ORIGIN, self.origin)):
             flags |= flag * (frame and bool(origin.any()))
         writer = Writer(_KIND, flags, dtype)
         writer.numbers("2I", self.num_classes, self.dim)
-        writer.raw(self.still_digest)
+        writer.raw(self.static_digest)
         writer.integers(self.counts)
         if frame:
             writer.exact(self.weights)
@@ -286,7 +290,7 @@ class CrossStatistics(ClassSums):
             writer.raw(_digest(self.weights, self.earlier_origin, self.origin))
         writer.reals(self.sums[present], "sums")
         (writer.halves if halves else writer.reals)(self.cross, "cross")
-        if still:
+        if static:
             writer.reals(self.earlier[present], "earlier")
             writer.symmetric(self.gram, "gram")
         return writer.finish()
@@ -317,7 +321,7 @@ class CrossStatistics(ClassSums):
         weights: ArrayLike | None = None,
         earlier_origin: ArrayLike | None = None,
         origin: ArrayLike | None = None,
-        known: Mapping[bytes, Still] | None = None,
+        known: Mapping[bytes, StaticPart] | None = None,
     ) -> CrossStatistics:
         """What `to_bytes` was called on; truncated, altered or foreign bytes raise `StatisticsError`.
 
@@ -326,9 +330,9 @@ class CrossStatistics(ClassSums):
             weights: what the server sent, bit for bit; needed where the bytes leave it out (`frame=False`).
             earlier_origin: likewise.
             origin: likewise.
-            known: by digest, the still parts that the bytes may leave out.
+            known: by digest, the static parts that the bytes may leave out.
         """
-        reader = Reader(data, _KIND, _EARLIER_ORIGIN | _ORIGIN | _FRAMELESS | _STILL | _HALVES | _NARROW | _HALVED)
+        reader = Reader(data, _KIND, _EARLIER_ORIGIN | _ORIGIN | _FRAMELESS | _STATIC | _HALVES | _NARROW | _HALVED)
         num_classes, d = reader.numbers("2I")
         sums, earlier = reader.expanded(num_classes, d), reader.expanded(num_classes, d)
         digest = reader.raw(DIGEST_SIZE)
@@ -349,19 +353,19 @@ class CrossStatistics(ClassSums):
         present = counts != 0
         sums[present] = reader.reals(int(present.sum()), d)
         cross = (reader.halves if reader.flags & _HALVES else reader.reals)(d, d)
-        if reader.flags & _STILL:
+        if reader.flags & _STATIC:
             earlier[present] = reader.reals(int(present.sum()), d)
             products = reader.symmetric(d)
         else:
             one = (known or {}).get(digest)
             if one is None or one.earlier.shape != earlier.shape or not np.array_equal(one.counts, counts):
-                raise StatisticsError("CrossStatistics bytes: leave out a still part that is not among the known ones")
+                raise StatisticsError("CrossStatistics bytes: leave out a static part that is not among the known ones")
             counts, earlier, products = one
         reader.finish()
         narrow = reader.narrow or bool(reader.flags & _NARROW)
         halves = bool(reader.flags & _HALVED or (reader.flags & _HALVES and cross.any()))
         made = cls(counts, earlier, sums, products, cross, a, before, now, narrow, halves)
-        made.__dict__["still_digest"] = digest
+        made.__dict__["static_digest"] = digest
         return made
 
     @property

@@ -214,27 +214,12 @@ def deposit(
         array([0, 1, 3])
     """
     staying = before if staying is None else staying
-    for name, stats in (("before", before), ("staying", staying)):
-        if not isinstance(stats, ClassStatistics):
-            raise StatisticsError(f"{name}: {type(stats).__name__}, should be ClassStatistics")
-    if (before.num_classes, before.dim) != (staying.num_classes, staying.dim):
-        raise StatisticsError(
-            f"staying: {staying.num_classes} classes and dimension {staying.dim}, "
-            f"but before has {before.num_classes} and {before.dim}"
-        )
+    _require_alike(before, staying)
     ridge, cov_ridge = check.as_ridge(ridge, "ridge"), check.as_ridge(cov_ridge, "cov_ridge")
     leaving = check.as_classes(departed, "departed", before.num_classes)
     for c in leaving:
-        if before.counts[c] == 0:
-            raise StatisticsError(f"before: class {c} has no samples at departure, there is no prototype to keep")
-        require_watched(c, before, "before")
-        require_watched(c, staying, "staying")
+        _require_departing(c, before, staying)
         _require_measured(c, before, cross)
-        if staying.counts[c] > before.counts[c]:
-            raise StatisticsError(
-                f"staying: {staying.counts[c]} samples of departed class {c}, more than before's {before.counts[c]}"
-            )
-
     classes = np.setdiff1d(staying.reference_classes, before.watched)
     if not len(classes):
         raise StatisticsError("staying: observes no class but watched ones, there is no reference class")
@@ -269,6 +254,30 @@ def deposit(
 
     deposits = tuple(one(c) for c in leaving)
     return deposits if check.is_several(departed) else deposits[0]
+
+
+def _require_alike(before: ClassStatistics, staying: ClassStatistics) -> None:
+    """Refuse what are no statistics of the same classes and features."""
+    for name, stats in (("before", before), ("staying", staying)):
+        if not isinstance(stats, ClassStatistics):
+            raise StatisticsError(f"{name}: {type(stats).__name__}, should be ClassStatistics")
+    if (before.num_classes, before.dim) != (staying.num_classes, staying.dim):
+        raise StatisticsError(
+            f"staying: {staying.num_classes} classes and dimension {staying.dim}, "
+            f"but before has {before.num_classes} and {before.dim}"
+        )
+
+
+def _require_departing(c: int, before: ClassStatistics, staying: ClassStatistics) -> None:
+    """Refuse a class that has no prototype to keep, or that the statistics were not made for."""
+    if before.counts[c] == 0:
+        raise StatisticsError(f"before: class {c} has no samples at departure, there is no prototype to keep")
+    require_watched(c, before, "before")
+    require_watched(c, staying, "staying")
+    if staying.counts[c] > before.counts[c]:
+        raise StatisticsError(
+            f"staying: {staying.counts[c]} samples of departed class {c}, more than before's {before.counts[c]}"
+        )
 
 
 def _require_measured(departed: int, before: ClassStatistics, cross: CrossStatistics | None) -> None:

@@ -80,6 +80,29 @@ def direct(vector: Floats, target: Floats, *, ridge: float, factor: Floats, scal
     return blas.dtrsv(factor, size * root, lower=1, trans=1)
 
 
+class _ErrorBound:
+    """The bound of `krylov`'s error after each of its steps: the integral over log t, at nodes that stay."""
+
+    def __init__(self, ridge_source: float, ridge_target: float, highest: float, length: float) -> None:
+        lowest = ridge_source * ridge_target
+        self.nodes = np.geomspace(1e-3 * lowest, highest, _NODES)
+        log_step = np.log(self.nodes[1] / self.nodes[0])
+        weights = np.log(log_step / np.pi * length / np.sqrt(ridge_source))
+        self.log_terms = 1.5 * np.log(self.nodes) - np.log(lowest + self.nodes) + weights
+        self.pivots = np.full(_NODES, np.inf)
+
+    def step(self, diagonal: float, beside: float, before: float) -> None:
+        """One Lanczos step further: its coefficients a_m and b_m, and b_(m-1)."""
+        self.pivots = diagonal + self.nodes - before**2 / self.pivots
+        with np.errstate(divide="ignore", invalid="ignore"):
+            self.log_terms = self.log_terms + (np.log(beside) - np.log(self.pivots))
+
+    @property
+    def bound(self) -> float:
+        """Of the length of the error."""
+        return float(np.exp(self.log_terms).sum())
+
+
 def krylov(
     start: Floats,
     source: Floats,
@@ -128,13 +151,9 @@ def krylov(
     length = float(np.sqrt(square))
     vectors[:, 0], duals[:, 0] = start / length, dual / length
 
-    lowest, highest = ridge_source * ridge_target, d * (1 + ridge_source) * d * (1 + ridge_target)
-    nodes = np.geomspace(1e-3 * lowest, highest, _NODES)
-    log_step = np.log(nodes[1] / nodes[0])
-    log_terms = 1.5 * np.log(nodes) - np.log(lowest + nodes) + np.log(log_step / np.pi * length / np.sqrt(ridge_source))
-    pivots = np.full(_NODES, np.inf)
+    highest = d * (1 + ridge_source) * d * (1 + ridge_target)
+    error = _ErrorBound(ridge_source, ridge_target, highest, length)
     size = np.inf
-
     for j in range(max_steps):
         new = times_target(duals[:, j])
         overlaps = blas.dgemv(1.0, duals[:, : j + 1], new, trans=1)
@@ -144,12 +163,10 @@ def krylov(
         if square < 0:
             return None
         diagonal[j], beside[j] = overlaps[j], np.sqrt(square)
-        pivots = diagonal[j] + nodes - (beside[j - 1] ** 2 if j else 0.0) / pivots
-        with np.errstate(divide="ignore", invalid="ignore"):
-            log_terms = log_terms + (np.log(beside[j]) - np.log(pivots))
+        error.step(diagonal[j], beside[j], beside[j - 1] if j else 0.0)
         exhausted = beside[j] <= 4 * np.finfo(np.float64).eps * highest
         if exhausted or j % _CHECK_EVERY == _CHECK_EVERY - 1:
-            bound = np.exp(log_terms).sum()
+            bound = error.bound
             if bound <= rtol * size:
                 values, rotation = scipy.linalg.eigh_tridiagonal(diagonal[: j + 1], beside[:j], check_finite=False)
                 root = np.sqrt(values.clip(min=0)) * rotation[0]

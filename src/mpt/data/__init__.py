@@ -3,23 +3,24 @@
 The package imports NumPy alone; a loader imports what else it needs when it is called.
 """
 
-from mpt.data.dataset import Dataset, Holding, Split
+from mpt.data.dataset import Dataset, LocalData, Split
 from mpt.data.errors import DataError
-from mpt.data.kept import hold_kept
+from mpt.data.image_cache import load_local_cached
 from mpt.data.npz import save_npz
-from mpt.data.registry import LOADERS, Loader, hold, hold_test, load, usages
+from mpt.data.registry import DATASETS, LOADERS, Loader, load, load_local, load_test, usages
 
 __all__ = [
+    "DATASETS",
     "LOADERS",
     "DataError",
     "Dataset",
-    "Holding",
     "Loader",
+    "LocalData",
     "Split",
-    "hold",
-    "hold_kept",
-    "hold_test",
     "load",
+    "load_local",
+    "load_local_cached",
+    "load_test",
     "save_npz",
     "usages",
 ]

@@ -9,7 +9,7 @@ from pathlib import Path
 from mpt.data.dataset import Dataset
 from mpt.data.errors import DataError
 from mpt.data.npz import load_npz, save_npz
-from mpt.data.request import Request
+from mpt.data.request import DatasetSpec
 
 
 def cache_folder() -> Path:
@@ -28,7 +28,7 @@ def cached(name: str, determined_by: Iterable[str], read: Callable[[], Dataset])
         digest.update(f"{len(part.encode())}:".encode() + part.encode())
     path = cache_folder() / f"{name}-{digest.hexdigest()[:24]}.npz"
     try:
-        return load_npz(Request(f"npz:{path}", str(path)))
+        return load_npz(DatasetSpec(f"npz:{path}", str(path)))
     except DataError:
         pass  # not there, or not whole: made anew
     dataset = read()

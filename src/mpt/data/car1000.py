@@ -7,7 +7,7 @@ from pathlib import Path
 from mpt.data.cache import cached, stamp
 from mpt.data.dataset import SPLITS, Dataset
 from mpt.data.gather import Item, LeftOut, determined_by, gathered
-from mpt.data.request import Request
+from mpt.data.request import DatasetSpec
 
 LABELS = "labels.csv"
 COLUMNS = {"coarse": ("path", "type", "split"), "fine": ("path", "type", "size", "split")}
@@ -16,7 +16,7 @@ SEDAN = "sedan"
 Row = dict[str, str]
 
 
-def load_car1000(request: Request) -> Dataset:
+def load_car1000(request: DatasetSpec) -> Dataset:
     """The classes are the column `type`, or with `?level=fine` the column `size` where the type is sedan."""
     root, level = request.path, request.options.get("level", "coarse")
     if level not in COLUMNS:
@@ -37,7 +37,7 @@ def load_car1000(request: Request) -> Dataset:
     )
 
 
-def _read(request: Request, root: Path, rows: list[Row], stamps: dict[str, str], left_out: LeftOut) -> Dataset:
+def _read(request: DatasetSpec, root: Path, rows: list[Row], stamps: dict[str, str], left_out: LeftOut) -> Dataset:
     if not rows:
         raise request.error(f"no rows of a class in {root / LABELS} ({left_out.clause()}), should have some")
     classes = sorted({row["class"] for row in rows})
@@ -78,7 +78,7 @@ def _labelled(rows: list[Row], level: str, left_out: LeftOut) -> list[Row]:
     return list(kept.values())
 
 
-def _rows(request: Request, path: Path, columns: tuple[str, ...]) -> list[Row]:
+def _rows(request: DatasetSpec, path: Path, columns: tuple[str, ...]) -> list[Row]:
     """The columns of the file, in lower case and without needless white space but for the path."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:

@@ -10,7 +10,7 @@ from mpt.data.dataset import Dataset, Images
 from mpt.data.encoded import require_pillow
 from mpt.data.errors import DataError
 from mpt.data.registry import load
-from mpt.data.request import Request
+from mpt.data.request import DatasetSpec
 
 _GAP = 2
 
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--per-class", type=int, help="training samples of a class, where reading all takes long")
     options = parser.parse_args(arguments)
     try:
-        pillow = require_pillow(Request("contact_sheet"))
+        pillow = require_pillow(DatasetSpec("contact_sheet"))
         dataset = load(options.spec, image_size=options.image_size, per_class=options.per_class)
         page = pillow.fromarray(sheet(dataset, options.columns, options.zoom))
         page = page.quantize(options.colours) if options.colours else page

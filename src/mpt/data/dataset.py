@@ -84,13 +84,13 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False)
-class Holding:
+class LocalData:
     """What a vehicle has of its own: training samples, of one class or more. Of a server: its test samples.
 
     Attributes:
         name: what it is called.
         classes: the classes' names.
-        train: the samples; of `hold_test`, those to test on.
+        train: the samples; of `load_test`, those to test on.
         notes: what the loader left out, a clause each.
     """
 
@@ -99,7 +99,7 @@ class Holding:
     train: Split
     notes: tuple[str, ...] = ()
 
-    def limited(self, per_class: int) -> "Holding":
+    def limited(self, per_class: int) -> "LocalData":
         """The same with up to `per_class` samples a class, as `Dataset.limited` chooses them."""
         return replace(self, train=_limited(self.train, len(self.classes), per_class, 0))
 

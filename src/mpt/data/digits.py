@@ -3,14 +3,14 @@
 import numpy as np
 
 from mpt.data.dataset import Dataset, Split
-from mpt.data.request import Request
+from mpt.data.request import DatasetSpec
 from mpt.data.resize import resize
 
 DEFAULT_SIZE = 32
 TEST_EVERY = 5
 
 
-def load_digits(request: Request) -> Dataset:
+def load_digits(request: DatasetSpec) -> Dataset:
     """Grey, one channel, enlarged from 8 to `image_size` (default 32) pixels; every fifth sample of a class is test."""
     try:
         from sklearn.datasets import load_digits as bundled

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mpt.data.dataset import Dataset, Images, Split
 from mpt.data.errors import DataError
-from mpt.data.request import Request
+from mpt.data.request import DatasetSpec
 
 SMALLEST_SIDE, LARGEST_SIDE = 28, 224
 _ORIENTATION, _SIDEWAYS = 0x0112, (5, 6, 7, 8)
@@ -38,7 +38,7 @@ class Header(NamedTuple):
 
 
 def decoded(
-    request: Request,
+    request: DatasetSpec,
     name: str,
     classes: Sequence[str],
     train: tuple[Sequence[Encoded], NDArray[np.int64]],
@@ -70,7 +70,7 @@ def image_side(train: Sequence[Header], every: Sequence[Header], wanted: int | N
     return min(max(side, SMALLEST_SIDE), LARGEST_SIDE)
 
 
-def require_pillow(request: Request) -> ModuleType:
+def require_pillow(request: DatasetSpec) -> ModuleType:
     """Pillow's Image module."""
     try:
         image: ModuleType = importlib.import_module("PIL.Image")
@@ -92,6 +92,15 @@ def pixels(pillow: ModuleType, encoded: Encoded, side: int, grey: bool) -> Image
     """(side, side, C) of one image, antialiased bilinear where its size differs."""
     with upright(pillow, encoded, grey) as image:
         return squeezed(pillow, image, side)
+
+
+def read_image(path: Path, side: int, channels: int) -> Images:
+    """(side, side, channels) of an image file, as a dataset of such files has it; `DataError` where it is none."""
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file, should be a JPEG or PNG image")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pixels(require_pillow(DatasetSpec(str(path))), Encoded(path, str(path)), side, channels == 1)
 
 
 @contextmanager

@@ -7,18 +7,18 @@ from typing import TypeVar
 
 import numpy as np
 
-from mpt.data.dataset import SPLITS, Dataset, Holding, Split
+from mpt.data.dataset import SPLITS, Dataset, LocalData, Split
 from mpt.data.encoded import Encoded, decoded, header, image_side, pixels, require_pillow
 from mpt.data.errors import DataError
 from mpt.data.gather import LeftOut
-from mpt.data.request import Request
+from mpt.data.request import DatasetSpec
 
 T = TypeVar("T")
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
-def load_folder(request: Request) -> Dataset:
+def load_folder(request: DatasetSpec) -> Dataset:
     """The classes are the folders' names in sorted order, the samples the image files in them in sorted order."""
     root = request.path
     if not root.is_dir():
@@ -37,7 +37,7 @@ def load_folder(request: Request) -> Dataset:
     return decoded(request, root.resolve().name or "folder", classes, samples[0], samples[1])
 
 
-def hold_folder(request: Request, which: str = "train") -> Holding:
+def load_local_folder(request: DatasetSpec, which: str = "train") -> LocalData:
     """What a vehicle has in train/, of one class or more; broken images and empty folders are left out and counted.
 
     With "test", what a server has in test/; where there are neither train/ nor test/, the class folders are PATH's own.
@@ -62,7 +62,7 @@ def hold_folder(request: Request, which: str = "train") -> Holding:
         raise request.error(f"no images in {place}, should have at least one; {left_out.clause()}")
     classes = sorted({name for _, name in read})
     split = Split(np.stack([image for image, _ in read]), np.array([classes.index(name) for _, name in read]))
-    return Holding(root.resolve().name or "folder", tuple(classes), split, tuple(filter(None, (left_out.clause(),))))
+    return LocalData(root.resolve().name or "folder", tuple(classes), split, tuple(filter(None, (left_out.clause(),))))
 
 
 def _readable(
@@ -78,7 +78,7 @@ def _readable(
     return kept
 
 
-def _class_folders(request: Request, folder: Path, least: int = 2) -> dict[str, Path]:
+def _class_folders(request: DatasetSpec, folder: Path, least: int = 2) -> dict[str, Path]:
     if not folder.is_dir():
         raise request.error(f"no folder {folder}, should have a folder per class")
     found = {path.name: path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")}
@@ -87,7 +87,7 @@ def _class_folders(request: Request, folder: Path, least: int = 2) -> dict[str, 
     return found
 
 
-def _images(request: Request, folder: Path) -> list[Path]:
+def _images(request: DatasetSpec, folder: Path) -> list[Path]:
     files = _images_in(folder)
     if not files:
         raise request.error(f"no images in {folder}, should have at least one ({', '.join(SUFFIXES)})")

@@ -1,52 +1,36 @@
-"""`pkg.module:function`: a dataset from the user's own function."""
+"""`path.py:function(seed=3)` or `pkg.module:function`: a dataset from the user's own function."""
 
-import importlib
-import os
-import re
-
+from mpt.base.extensions import Extensions, told
+from mpt.base.files import importable
 from mpt.data.dataset import Dataset, Split
 from mpt.data.errors import DataError
-from mpt.data.request import Request
+from mpt.data.request import DatasetSpec
 from mpt.data.resize import resized
-from mpt.files import current_folder_importable
 
-_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _WANTED = "a Dataset or (classes, train_images, train_labels, test_images, test_labels)"
 
 
-def looks_like_function(spec: str) -> bool:
-    """Whether `spec` has the form `pkg.module:function`."""
-    return _PATH.fullmatch(spec) is not None
-
-
-def load_function(request: Request) -> Dataset:
-    """What the function returns, called without arguments; modules are looked for in the current folder too."""
-    module_name, _, path = request.target.partition(":")
-    with current_folder_importable():
+def from_function(point: Extensions[object], request: DatasetSpec) -> Dataset:
+    """What the user's function returns, called with the arguments of the spec."""
+    try:
+        made = point.find(request.target)
+    except DataError as error:
+        raise request.error(str(error).removeprefix(f"{point.word}: ")) from error
+    function = point.parse(request.target).name
+    if callable(made):
         try:
-            value: object = importlib.import_module(module_name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-                raise request.error(f"importing {module_name} needs {error.name}, which is not installed") from error
-            raise request.error(f"no module {error.name!r}, should be importable from {os.getcwd()}") from None
-        except Exception as error:
-            raise request.error(f"{module_name} cannot be imported ({_told(error)}), should import cleanly") from error
-        for part in path.split("."):
-            if not hasattr(value, part):
-                raise request.error(f"no {part!r} in {module_name}, should be a function there")
-            value = getattr(value, part)
-        if not callable(value):
-            raise request.error(f"{path} is of type {type(value).__name__}, should be a function without arguments")
-        try:
-            result: object = value()
+            with importable():
+                made = made()
         except DataError:
             raise
         except Exception as error:
-            raise request.error(f"the function failed ({_told(error)}), should return {_WANTED}") from error
-    return resized(_as_dataset(request, path, result), request.image_size)
+            raise request.error(f"the function failed ({told(error)}), should return {_WANTED}") from error
+    elif not isinstance(made, Dataset):
+        raise request.error(f"{function} is of type {type(made).__name__}, should be a function or a Dataset")
+    return resized(_as_dataset(request, function, made), request.image_size)
 
 
-def _as_dataset(request: Request, name: str, result: object) -> Dataset:
+def _as_dataset(request: DatasetSpec, name: str, result: object) -> Dataset:
     if isinstance(result, Dataset):
         return result
     if not isinstance(result, tuple | list) or len(result) != 5:
@@ -57,7 +41,3 @@ def _as_dataset(request: Request, name: str, result: object) -> Dataset:
         return Dataset(name, classes, Split(train_images, train_labels), Split(test_images, test_labels))
     except DataError as error:
         raise request.error(f"the function returned wrong {error}") from None
-
-
-def _told(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())

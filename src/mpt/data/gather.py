@@ -16,7 +16,7 @@ import numpy as np
 from mpt.data.dataset import SPLITS, Dataset, Images, Split
 from mpt.data.encoded import Encoded, require_pillow, squeezed, upright
 from mpt.data.errors import DataError
-from mpt.data.request import Request
+from mpt.data.request import DatasetSpec
 
 VERSION = 1
 """Of what is made of an image; part of what a kept dataset is known by."""
@@ -27,7 +27,7 @@ MANY = 1000
 _SHOWN = 3
 _THREADS = 8
 
-Box = tuple[int, int, int, int]
+Rectangle = tuple[int, int, int, int]
 
 
 class Item(NamedTuple):
@@ -45,7 +45,7 @@ class Item(NamedTuple):
     key: str
     label: int
     file: str
-    box: Box | None = None
+    box: Rectangle | None = None
     size: tuple[int, int] | None = None
     vehicle: str = ""
 
@@ -87,19 +87,19 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
 
 
-def determined_by(request: Request) -> list[str]:
+def determined_by(request: DatasetSpec) -> list[str]:
     """What a dataset that is gathered depends on besides its files and its loader's options."""
     wanted = (request.image_size or DEFAULT_SIZE, request.per_class, per_class_of_test(request))
     return [f"gathered {VERSION}, Pillow {require_pillow(request).__version__}", repr(wanted)]
 
 
-def per_class_of_test(request: Request) -> int:
+def per_class_of_test(request: DatasetSpec) -> int:
     """The option `test_per_class`."""
     return request.integer("test_per_class", DEFAULT_TEST, least=1)
 
 
 def gathered(
-    request: Request,
+    request: DatasetSpec,
     root: Path,
     classes: Sequence[str],
     items: Mapping[str, Sequence[Item]],
@@ -136,7 +136,7 @@ def gathered(
 
 
 def _read(
-    request: Request, root: Path, items: Iterable[Item], limit: int | None, left_out: LeftOut
+    request: DatasetSpec, root: Path, items: Iterable[Item], limit: int | None, left_out: LeftOut
 ) -> list[tuple[Item, Images]]:
     """Up to `limit` of each class, those first whose keys have the lowest hashes; the next stand in for broken ones."""
     pillow, side = require_pillow(request), request.image_size or DEFAULT_SIZE

@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from mpt.data.arrow import from_tables
 from mpt.data.dataset import SPLITS, Dataset
-from mpt.data.request import Request
-from mpt.data.tables import from_tables
+from mpt.data.request import DatasetSpec
 
 
-def load_hub(request: Request) -> Dataset:
+def load_hub(request: DatasetSpec) -> Dataset:
     """Splits `train` and `test` (or `?train=NAME&test=NAME`); columns as for `parquet:`; `?config=NAME`."""
     try:
         import datasets
@@ -23,7 +23,7 @@ def load_hub(request: Request) -> Dataset:
     return from_splits(request, found)
 
 
-def from_splits(request: Request, found: Any) -> Dataset:
+def from_splits(request: DatasetSpec, found: Any) -> Dataset:
     """A dataset from what `datasets.load_dataset` returns, a mapping from split names to `datasets.Dataset`."""
     splits = {}
     for which in SPLITS:

@@ -8,7 +8,7 @@ import numpy as np
 
 from mpt.data.dataset import SPLITS, Dataset, Split
 from mpt.data.errors import DataError
-from mpt.data.request import Request
+from mpt.data.request import DatasetSpec
 from mpt.data.resize import resized
 
 VERSION = 1
@@ -38,7 +38,7 @@ def save_npz(dataset: Dataset, path: str | Path) -> Path:
     return target
 
 
-def load_npz(request: Request) -> Dataset:
+def load_npz(request: DatasetSpec) -> Dataset:
     """What `save_npz` wrote."""
     path = request.path
     if not path.is_file():

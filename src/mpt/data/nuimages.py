@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from mpt.data.cache import cached, stamp
 from mpt.data.dataset import Dataset
-from mpt.data.gather import Box, Item, LeftOut, determined_by, gathered
+from mpt.data.gather import Item, LeftOut, Rectangle, determined_by, gathered
 from mpt.data.jsonlist import json_list
-from mpt.data.request import Request
+from mpt.data.request import DatasetSpec
 
 TABLES = ("category", "log", "sample", "sample_data", "object_ann")
 GROUPS = Path(__file__).with_name("nuimages.toml")
@@ -41,7 +41,7 @@ class Choice:
     min_side: int
 
 
-def load_nuimages(request: Request) -> Dataset:
+def load_nuimages(request: DatasetSpec) -> Dataset:
     """Crops of the boxes in object_ann, squeezed to squares; classes as in `nuimages.toml`, vehicles from log."""
     root = request.path
     if not root.is_dir():
@@ -62,7 +62,7 @@ def load_nuimages(request: Request) -> Dataset:
     )
 
 
-def _read(request: Request, root: Path, choice: Choice, images: Mapping[str, str]) -> Dataset:
+def _read(request: DatasetSpec, root: Path, choice: Choice, images: Mapping[str, str]) -> Dataset:
     left_out = LeftOut()
     train = _items(request, root / choice.train, choice, images, left_out)
     if choice.test != choice.train:
@@ -81,7 +81,7 @@ def _read(request: Request, root: Path, choice: Choice, images: Mapping[str, str
     return gathered(request, root, tuple(choice.groups), items, left_out)
 
 
-def _choice(request: Request, root: Path) -> Choice:
+def _choice(request: DatasetSpec, root: Path) -> Choice:
     there = sorted(path.parent.name for path in root.glob("*/object_ann.json"))
     train = request.options.get("train", "v1.0-mini" if there == ["v1.0-mini"] else "v1.0-train")
     test = request.options.get("test", "v1.0-val" if train == "v1.0-train" else train)
@@ -92,7 +92,7 @@ def _choice(request: Request, root: Path) -> Choice:
     return Choice(train, test, _groups(request), request.integer("min_side", DEFAULT_MIN_SIDE, least=1))
 
 
-def _groups(request: Request) -> dict[str, tuple[str, ...]]:
+def _groups(request: DatasetSpec) -> dict[str, tuple[str, ...]]:
     """The table of classes, every category once."""
     path = Path(request.options["groups"]).expanduser() if "groups" in request.options else GROUPS
     try:
@@ -119,7 +119,7 @@ def _groups(request: Request) -> dict[str, tuple[str, ...]]:
     return {name: tuple(categories) for name, categories in table.items()}
 
 
-def _images(request: Request, root: Path) -> dict[str, str]:
+def _images(request: DatasetSpec, root: Path) -> dict[str, str]:
     """Every file in samples/*/ as sample_data names it, with size and time of change."""
     try:
         cameras = sorted(entry.name for entry in os.scandir(root / "samples") if entry.is_dir())
@@ -130,7 +130,7 @@ def _images(request: Request, root: Path) -> dict[str, str]:
 
 
 def _items(
-    request: Request, folder: Path, choice: Choice, images: Mapping[str, str], left_out: LeftOut
+    request: DatasetSpec, folder: Path, choice: Choice, images: Mapping[str, str], left_out: LeftOut
 ) -> dict[str, list[Item]]:
     """The boxes of one version that can be used, as far as its tables tell, by log."""
     logs = {row["token"]: row["vehicle"] for row in _rows(request, folder, "log", token=str, vehicle=str)}
@@ -185,7 +185,7 @@ class _Labelled(NamedTuple):
     bbox: object
 
 
-def _boxes(request: Request, folder: Path, choice: Choice, left_out: LeftOut) -> tuple[list[_Labelled], int]:
+def _boxes(request: DatasetSpec, folder: Path, choice: Choice, left_out: LeftOut) -> tuple[list[_Labelled], int]:
     """The boxes of a class, and the number of all."""
     names = {row["token"]: row["name"] for row in _rows(request, folder, "category", token=str, name=str)}
     label = {token: _label(name, choice.groups) for token, name in names.items()}
@@ -224,7 +224,7 @@ def _label(category: str, groups: Mapping[str, tuple[str, ...]]) -> int | None:
     return None
 
 
-def box_within(value: object, width: int, height: int) -> Box | None:
+def box_within(value: object, width: int, height: int) -> Rectangle | None:
     """A bbox [xmin, ymin, xmax, ymax] in whole pixels, as much of it as is in the image; None where nothing is.
 
     Example:
@@ -241,14 +241,14 @@ def box_within(value: object, width: int, height: int) -> Box | None:
     return (left, top, right, bottom) if left < right and top < bottom else None
 
 
-def _table(request: Request, folder: Path, name: str) -> Path:
+def _table(request: DatasetSpec, folder: Path, name: str) -> Path:
     path = folder / f"{name}.json"
     if not path.is_file():
         raise request.error(f"no table {path}, should be there with {', '.join(TABLES)}")
     return path
 
 
-def _rows(request: Request, folder: Path, table: str, /, **kinds: type) -> Iterator[dict[str, Any]]:
+def _rows(request: DatasetSpec, folder: Path, table: str, /, **kinds: type) -> Iterator[dict[str, Any]]:
     """The rows of a table that have all of `kinds`, one at a time: object_ann, with its masks, is very large."""
     path = _table(request, folder, table)
     try:

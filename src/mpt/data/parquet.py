@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from mpt.data.arrow import _Features, from_tables
 from mpt.data.dataset import SPLITS, Dataset
-from mpt.data.request import Request
-from mpt.data.tables import Features, from_tables
+from mpt.data.request import DatasetSpec
 
 
-def load_parquet(request: Request) -> Dataset:
+def load_parquet(request: DatasetSpec) -> Dataset:
     """Images from the column `image`, labels from `label` (or `?label=COLUMN`), class names from the metadata."""
     paths = {which: Path(f"{request.path}-{which}.parquet") for which in SPLITS}
     for path in paths.values():
@@ -33,7 +33,7 @@ def load_parquet(request: Request) -> Dataset:
     return from_tables(request, paths["train"].name.removesuffix("-train.parquet"), features["train"], *tables.values())
 
 
-def _features(request: Request, path: Path, table: Any) -> Features:
+def _features(request: DatasetSpec, path: Path, table: Any) -> _Features:
     """The features that the schema's metadata holds; empty where it holds none."""
     stored = (table.schema.metadata or {}).get(b"huggingface")
     if stored is None:

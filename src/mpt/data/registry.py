@@ -1,20 +1,24 @@
 """Every loader by the word that its specs begin with, and `load`."""
 
 import logging
+import os
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
+from mpt.base.extensions import Builtin, Extensions
+from mpt.base.text import did_you_mean
 from mpt.data.car1000 import load_car1000
-from mpt.data.dataset import Dataset, Holding
+from mpt.data.dataset import Dataset, LocalData
 from mpt.data.digits import load_digits
 from mpt.data.errors import DataError
-from mpt.data.folder import hold_folder, load_folder
-from mpt.data.function import load_function, looks_like_function
+from mpt.data.folder import load_folder, load_local_folder
+from mpt.data.function import from_function
 from mpt.data.hub import load_hub
 from mpt.data.npz import load_npz
 from mpt.data.nuimages import load_nuimages
 from mpt.data.parquet import load_parquet
-from mpt.data.request import Request, split_options
+from mpt.data.request import DatasetSpec, split_options
 from mpt.data.road import load_road
 
 LARGEST_SIDE = 1024
@@ -24,14 +28,14 @@ _LOG = logging.getLogger("mpt")
 class Loader(NamedTuple):
     """A way to get a dataset; `target` says what follows the colon, empty where nothing does.
 
-    `hold` is for vehicles, where a part of the dataset is enough for them.
+    `local` is for vehicles, where a part of the dataset is enough for them.
     """
 
-    load: Callable[[Request], Dataset]
+    load: Callable[[DatasetSpec], Dataset]
     description: str
     target: str = ""
     options: tuple[str, ...] = ()
-    hold: Callable[[Request, str], Holding] | None = None
+    local: Callable[[DatasetSpec, str], LocalData] | None = None
 
 
 LOADERS: dict[str, Loader] = {
@@ -44,7 +48,8 @@ LOADERS: dict[str, Loader] = {
         ("image", "label"),
     ),
     "folder": Loader(
-        load_folder, "a folder with train/ and test/, in each a folder of images per class", "PATH", hold=hold_folder
+        load_folder, "a folder with train/ and test/, in each a folder of images per class", "PATH",
+        local=load_local_folder,
     ),
     "nuimages": Loader(
         load_nuimages, "objects cut from the images of a nuImages folder, eight classes or your own", "ROOT",
@@ -60,7 +65,15 @@ LOADERS: dict[str, Loader] = {
         ("config", "image", "label", "test", "train"),
     ),
 }  # fmt: skip
-FUNCTION = "pkg.module:function"
+DATASETS: Extensions[Any] = Extensions(
+    "dataset",
+    {word: Builtin(loader.load, loader.description) for word, loader in LOADERS.items()},
+    DataError,
+    own="path.py:function",
+    bound=True,
+    words=tuple(LOADERS),
+)
+"""The extension point: a loader above is built in, a user's own is a function that returns a `Dataset`."""
 
 
 def usages() -> dict[str, str]:
@@ -70,7 +83,7 @@ def usages() -> dict[str, str]:
         options = "&".join(f"{option}=..." for option in loader.options)
         target = f":{loader.target}" if loader.target else ""
         lines[f"{name}{target}" + (f"?{options}" if options else "")] = loader.description
-    return lines | {FUNCTION: "your own function, which returns a Dataset"}
+    return lines | {DATASETS.own: "your own function, which returns a Dataset"}
 
 
 def load(
@@ -85,7 +98,7 @@ def load(
 
     Args:
         spec: for instance `road`, `road?train=500`, `digits`, `parquet:PREFIX`, `folder:PATH`, `npz:PATH`, `hf:NAME`,
-            `nuimages:ROOT`, `car1000:ROOT`, `pkg.module:function`.
+            `nuimages:ROOT`, `car1000:ROOT`, `path.py:function(size=3)`.
         image_size: the side of the square images wanted; None leaves it to the loader.
         per_class: training samples of a class at most, as `Dataset.limited` has them; `nuimages` and `car1000` read no
             more than that. None for all.
@@ -101,42 +114,51 @@ def load(
     return dataset if per_class is None else dataset.limited(per_class)
 
 
-def hold(
+def load_local(
     spec: str,
     *,
     image_size: int | None = None,
     per_class: int | None = None,
     say: Callable[[str], None] = _LOG.warning,
-) -> Holding:
+) -> LocalData:
     """A vehicle's own samples: of `folder:PATH` train/ alone, of others the training samples. As in `load`."""
     held = _held(spec, image_size, per_class, say, "train")
     return held if per_class is None else held.limited(per_class)
 
 
-def hold_test(spec: str, *, image_size: int | None = None, say: Callable[[str], None] = _LOG.warning) -> Holding:
+def load_test(spec: str, *, image_size: int | None = None, say: Callable[[str], None] = _LOG.warning) -> LocalData:
     """Test samples alone, as a server has them: of `folder:PATH` test/ alone, or PATH's own class folders."""
     return _held(spec, image_size, None, say, "test")
 
 
-def _held(spec: str, image_size: int | None, per_class: int | None, say: Callable[[str], None], which: str) -> Holding:
+def _held(
+    spec: str, image_size: int | None, per_class: int | None, say: Callable[[str], None], which: str
+) -> LocalData:
     loader, request = _resolved(spec, image_size, 0, per_class, say)
-    if loader.hold is None:
+    if loader.local is None:
         dataset = loader.load(request)
-        held = Holding(dataset.name, dataset.classes, getattr(dataset, which), dataset.notes)
+        held = LocalData(dataset.name, dataset.classes, getattr(dataset, which), dataset.notes)
     else:
-        held = loader.hold(request, which)
+        held = loader.local(request, which)
     _say_notes(request, held)
     return held
 
 
-def _say_notes(request: Request, loaded: Dataset | Holding) -> None:
+def _say_notes(request: DatasetSpec, loaded: Dataset | LocalData) -> None:
     for note in loaded.notes:
         request.say(f"{request.spec}: {note}")
 
 
+def _meant(spec: str, word: str, target: str) -> str:
+    """What may have been meant by a dataset that is none."""
+    if target.isidentifier() and all(part.isidentifier() for part in word.split(".")):
+        return f"no module {word!r} can be imported from {os.getcwd()}; a file is written as {DATASETS.own}"
+    return did_you_mean(word, LOADERS, f"should be one of {', '.join(usages())}")
+
+
 def _resolved(
     spec: str, image_size: int | None, seed: int, per_class: int | None, say: Callable[[str], None]
-) -> tuple[Loader, Request]:
+) -> tuple[Loader, DatasetSpec]:
     if not isinstance(spec, str):
         raise DataError(f"dataset: {type(spec).__name__}, should be a text such as 'road'")
     if image_size is not None and not 8 <= image_size <= LARGEST_SIDE:
@@ -145,16 +167,18 @@ def _resolved(
         raise DataError(f"seed: {seed}, should not be negative")
     if per_class is not None and per_class < 1:
         raise DataError(f"per_class: {per_class}, should be at least 1")
-    head, options = split_options(spec)
-    word, colon, target = head.partition(":")
+    word, colon, target = spec.partition("?")[0].partition(":")
     if word not in LOADERS:
-        if not looks_like_function(head):
-            known = ", ".join([*usages()])
-            raise DataError(f"dataset: {spec!r} is none that is known, should be one of {known}")
-        if options:
-            raise DataError(f"{spec}: a function takes no options, should end before the question mark")
-        return Loader(load_function, FUNCTION), Request(spec, head, options, image_size, seed, per_class, say)
-    loader = LOADERS[word]
+        if not DATASETS.is_own(DATASETS.parse(spec)):
+            raise DataError(f"dataset: {spec!r} is none that is known, {_meant(spec, word, target)}")
+        if "?" in spec:
+            head, _, tail = spec.partition("?")
+            told = ", ".join(tail.split("&"))
+            raise DataError(f"{spec}: the arguments of a function stand in brackets, should be like {head}({told})")
+        return Loader(partial(from_function, DATASETS), DATASETS.own), DatasetSpec(
+            spec, spec, {}, image_size, seed, per_class, say
+        )
+    loader, (_, options) = LOADERS[word], split_options(spec)
     if bool(target) != bool(loader.target) or (colon and not target):
         wanted = f"{word}:{loader.target}" if loader.target else word
         raise DataError(f"dataset: {spec!r}, should be {wanted}")
@@ -162,4 +186,4 @@ def _resolved(
         if option not in loader.options:
             allowed = f"one of {', '.join(loader.options)}" if loader.options else "left out, there are none"
             raise DataError(f"{spec}: no option {option!r} for {word}, should be {allowed}")
-    return loader, Request(spec, target, options, image_size, seed, per_class, say)
+    return loader, DatasetSpec(spec, target, options, image_size, seed, per_class, say)

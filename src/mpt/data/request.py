@@ -9,7 +9,7 @@ from mpt.data.errors import DataError
 
 
 @dataclass(frozen=True)
-class Request:
+class DatasetSpec:
     """What a loader is asked for.
 
     Attributes:

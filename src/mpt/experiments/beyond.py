@@ -5,14 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpt.experiments.figures import LOOKS, Figure, Panel
+from mpt.base.seeds import Difference, Stat, paired
+from mpt.experiments.figures import Figure, Panel, looks
 from mpt.experiments.paper import LABELS
-from mpt.experiments.plans import LIKE_FOR_LIKE, METHODS_OF, Wanted
+from mpt.experiments.plans import LIKE_FOR_LIKE, METHODS_OF, CellSpec
 from mpt.experiments.plots import Plane, Point
-from mpt.experiments.results import Outcome, Results, over
+from mpt.experiments.results import CellOutcome, Results
 from mpt.experiments.sets import SETS, SetName
-from mpt.experiments.tables import Entry, Row, Table, number
-from mpt.report.numbers import Difference, Stat, paired
+from mpt.experiments.table import Entry, Table, TableRow, number
+from mpt.runs.summary import over
 
 COLUMNS = tuple(m for m in METHODS_OF["beyond"] if m not in LIKE_FOR_LIKE)
 SHOWN = ("frozen", "remaining-mean", "mpt", "ldc:all", "mpt-x")
@@ -50,30 +51,31 @@ class Compared:
         return self.f1["mpt-x"] / self.f1["oracle-train"] if self.f1["oracle-train"] else None
 
 
-def beyond_wanted(results: Results) -> list[Wanted]:
+def beyond_wanted(results: Results) -> list[CellSpec]:
     """Table 2's settings that have data; where the scale says so the further classes, and ResNet-18 at 2%."""
-    scale, sources = results.lab.scale, results.lab.sources
+    scale, sources = results.grid.scale, results.grid.sources
     sets = [s for s in SETS if s in sources]
-    made = [Wanted(set=s, remaining=f, study="beyond") for s in sets or SETS for f in scale.remaining]
+    made = [CellSpec(set=s, remaining=f, study="beyond") for s in sets or SETS for f in scale.remaining]
     if scale.beyond:
         made += [
-            Wanted(set=s, remaining=f, study="beyond", rare=c)
+            CellSpec(set=s, remaining=f, study="beyond", rare=c)
             for s in sets
-            for c in results.lab.further(s)
+            for c in results.grid.further(s)
             for f in scale.remaining
         ]
         deep: tuple[SetName, ...] = ("nuimages", "car1000-coarse")
-        made += [Wanted(set=s, backbone="resnet18", study="beyond") for s in deep if s in sources]
+        made += [CellSpec(set=s, backbone="resnet18", study="beyond") for s in deep if s in sources]
     return made
 
 
-def with_further(results: Results, wanted: Sequence[Wanted]) -> list[Wanted]:
-    """Main cells, then those with their rows of `FURTHER`, where `beyond` has them."""
+def with_further(results: Results, wanted: Sequence[CellSpec]) -> list[CellSpec]:
+    """Main cells, then those with their rows of `FURTHER`, where `beyond` has them, and of the user's own methods."""
     there = beyond_wanted(results)
-    return [*wanted, *(one.further for one in wanted if one.further in there)]
+    own = [one.own for one in wanted] if results.grid.own else []
+    return [*wanted, *(one.further for one in wanted if one.further in there), *own]
 
 
-def compared(name: str, outcome: Outcome) -> Compared | None:
+def compared(name: str, outcome: CellOutcome) -> Compared | None:
     """A cell's comparison over the rounds that all columns share; None where a method was not read out."""
     methods = METHODS_OF["beyond"]
     rounds = outcome.shared(methods)
@@ -88,19 +90,19 @@ def compared(name: str, outcome: Outcome) -> Compared | None:
 
     return Compared(
         name,
-        {method: mean(method, "rare_f1") for method in methods},
+        {method: mean(method, "f1") for method in methods},
         paired([f1["mpt-x"][s] - f1["mpt"][s] for s in there]),
         mean("mpt-x", "others_accuracy") - mean("oracle-train", "others_accuracy"),
         mean("mpt-x", "others_accuracy") - mean("oracle-train:outward", "others_accuracy"),
-        tuple((mean(m, "rare_precision"), mean(m, "rare_recall")) for m in ("mpt-x", "mpt", "oracle-train")),
+        tuple((mean(m, "precision"), mean(m, "recall")) for m in ("mpt-x", "mpt", "oracle-train")),
     )
 
 
-def within(outcome: Outcome, method: str) -> list[bool]:
+def within(outcome: CellOutcome, method: str) -> list[bool]:
     """Whether the true distance was within the stated error, for all seeds and rounds after the departure that state
     one, as `mpt.report.health` has it.
     """
-    distances = {(r["seed"], r["round"], r["method"]): r["prototype_distance"] for r in outcome.tables.metrics}
+    distances = {(r["seed"], r["round"], r["method"]): r["prototype_distance"] for r in outcome.figures.metrics}
     pairs = [
         (distances.get((r["seed"], r["round"], method)), r.get("expected_error"))
         for r in outcome.tables.diagnostics
@@ -116,7 +118,7 @@ def beyond(results: Results) -> Figure:
     for one in wanted:
         name, outcome = results.name(one), results.of(one)
         if outcome is None:
-            rows.append(Row(name, (Entry(None),) * (len(COLUMNS) + 2)))
+            rows.append(TableRow(name, (Entry(None),) * (len(COLUMNS) + 2)))
             continue
         outcomes.append(outcome)
         rounds = outcome.shared(COLUMNS)
@@ -128,7 +130,7 @@ def beyond(results: Results) -> Figure:
             found.append(cell)
             ratio = Entry(DASH if cell.ratio is None else Stat(cell.ratio))
             entries += [ratio, Entry(Stat(cell.gap.mean, cell.gap.half))]
-        rows.append(Row(name, tuple(entries)))
+        rows.append(TableRow(name, tuple(entries)))
     title = "Beyond the paper: rare-class F1 of MPT-X, mean after the departure"
     columns = (*(("", LABELS[m]) for m in COLUMNS), ("MPT-X", "/ oracle-train"), ("MPT-X", "less MPT"))
     about = "F1 against that of the departed data themselves, a point a cell and method; on the line they are equal"
@@ -139,19 +141,19 @@ def beyond(results: Results) -> Figure:
 
 def _plane(cells: Sequence[Compared]) -> Plane | None:
     points = tuple(
-        Point(LOOKS[m], cell.f1["oracle-train"], cell.f1[m], about=f"{cell.name}: {LABELS[m]} {number(cell.f1[m])}")
+        Point(looks()[m], cell.f1["oracle-train"], cell.f1[m], about=f"{cell.name}: {LABELS[m]} {number(cell.f1[m])}")
         for m in SHOWN
         for cell in sorted(cells, key=lambda cell: -cell.f1["oracle-train"])
     )
     return Plane("beyond", "oracle-train", "F1", points, named=False, diagonal=True) if points else None
 
 
-def _notes(results: Results, cells: Sequence[Compared], outcomes: Sequence[Outcome], asked: int) -> list[str]:
+def _notes(results: Results, cells: Sequence[Compared], outcomes: Sequence[CellOutcome], asked: int) -> list[str]:
     notes = [
         "Means over the rounds after the departure in which all of these methods were read out; ± is the deviation "
         "over seeds, for differences half of the 95% interval, paired over seeds."
     ]
-    if not results.lab.scale.beyond:
+    if not results.grid.scale.beyond:
         notes.append("Further classes and ResNet-18 are run at the paper's scale only.")
     if not cells:
         return notes

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mpt.federation.rounds import Exchange
-from mpt.methods import Cost, Local, Method, Now, Traits
+from mpt.methods import Cost, Local, Method, RoundContext, Traits
 from mpt.methods.simple import Linear
 
 _RARE, _CLASSES, _D = 2, 5, 10
@@ -54,11 +54,11 @@ def capabilities(method: Method) -> Capabilities:
 
 
 def _run(method: Method, fleet: "_Fleet") -> tuple[Any, Any]:
-    kept = method.depart(fleet.now(departed=False))
+    state = method.depart(fleet.context(departed=False))
     fleet.told.clear()
     fleet.earlier.clear()
     fleet.cost = Cost()
-    return kept, method.track(kept, fleet.now(departed=True))[1]
+    return state, method.track(state, fleet.context(departed=True))[1]
 
 
 def _differ(one: Any, other: Any) -> bool:
@@ -85,7 +85,7 @@ class _Fleet:
         self.earlier: list[int] = []
         self.cost = Cost()
 
-    def now(self, *, departed: bool) -> Now:
+    def context(self, *, departed: bool) -> RoundContext:
         features = self.after if departed else self.before
         vehicles = range(3) if departed else range(4)
         exchange = Exchange(
@@ -93,12 +93,12 @@ class _Fleet:
         )
         channel = exchange.channel(self.cost)
 
-        def reference(which: str) -> Any:
+        def oracle(which: str) -> Any:
             self.told.append(which)
             return features[self.labels == _RARE].mean(axis=0)
 
         head = Linear(np.random.default_rng(1).standard_normal((_CLASSES, _D)), np.zeros(_CLASSES))
-        return Now(
+        return RoundContext(
             round=20 if departed else 15,
             departed=_RARE,
             num_classes=_CLASSES,
@@ -106,7 +106,7 @@ class _Fleet:
             report=channel.report,
             summed=channel.total,
             crossed=channel.cross,
-            reference=reference,
+            oracle=oracle,
             rng=np.random.default_rng(2),
             cost=self.cost,
         )

@@ -1,25 +1,29 @@
 """Cells of a sweep, each a run of its own, and the folder that several processes fill together."""
 
-import csv
 import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mpt.config import ConfigError, RunConfig, read_toml
-from mpt.files import TakenError, alone, write_atomically
-from mpt.methods import Traits, file_of, find_method
-from mpt.tables import Tables
+from mpt.base.files import LockedError, exclusive_lock, write_atomically
+from mpt.methods import Traits, find_method
+from mpt.runs.config import ConfigError, RunConfig, read_toml
+from mpt.runs.errors import OtherRunError, RunError
+from mpt.runs.manifest import own_files
+from mpt.runs.reader import read_tables
+from mpt.runs.tables import Tables
 
 ENGINE = 1
 """Raised whenever the same settings and data give other numbers than before, beyond rounding."""
 
 _IN_THE_DATA = {"dataset", "rare", "image_size", "per_class"}
-_ELSEWHERE = {"seeds", "device", "record"}
+_ELSEWHERE = {"seeds", "device", "record", "models"}
+_LATER = {"loss": "cross-entropy"}
+"""Settings that came later: a cell in which one is as it was before has the key that it had before."""
 
 
 @dataclass(frozen=True)
@@ -40,20 +44,25 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """A hash of all that determines the numbers: settings, samples, methods' own files and versions, `ENGINE`.
+        """A hash of all that determines the numbers: settings, samples, users' own files, methods' versions, `ENGINE`.
 
         Where the samples lie does not count, and neither do seeds, each of which is computed once, nor the device: on
         another one the numbers differ by rounding, which `manifest.json` lets one see.
         """
-        settings = self.config.model_dump(mode="json", exclude=_IN_THE_DATA | _ELSEWHERE)
-        files = {name: path for name in self.config.methods if (path := file_of(name)) is not None}
+        left_out = _IN_THE_DATA | _ELSEWHERE
+        settings = {
+            name: value
+            for name, value in asdict(self.config).items()
+            if name not in left_out and not (name in _LATER and value == _LATER[name])
+        }
+        files = {text: known for text, known in own_files(self.config).items() if text != self.config.dataset}
         versions = {name: Traits.of(find_method(name)).version for name in self.config.methods}
         known: dict[str, Any] = {
             "engine": ENGINE,
             "settings": settings,
             "samples": self.fingerprint,
             "rare": self.rare,
-            "files": {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()},
+            "files": files,
         }
         if later := {name: version for name, version in versions.items() if version != 1}:
             known["versions"] = later
@@ -61,7 +70,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Store:
+class CellStore:
     """A folder with one run folder a cell, named by its key.
 
     A cell is finished when its `manifest.json` says so, which is written last. Who computes a cell holds a lock on a
@@ -83,8 +92,8 @@ class Store:
         if self.manifest(cell).get("finished"):
             return self._asked(cell)
         try:
-            return len({r["seed"] for r in Tables.read(self.folder(cell)).metrics})
-        except (OSError, ValueError, TypeError, KeyError, csv.Error):
+            return len(read_tables(self.folder(cell)).seeds)
+        except RunError:
             return 0
 
     def tables(self, cell: Cell) -> Tables | None:
@@ -93,19 +102,18 @@ class Store:
         if not seeds:
             return None
         try:
-            tables = Tables.read(self.folder(cell))
-            last = [r for r in tables.metrics if r["round"] == cell.config.rounds and r["seconds"] is not None]
+            tables = read_tables(self.folder(cell))
+            last = [r for r in tables.metrics if r["round"] == cell.config.rounds]
             there = {(r["seed"], r["method"]) for r in last}
             asked = {(seed, r["method"]) for seed in range(seeds) for r in tables.metrics}
-        except (OSError, ValueError, TypeError, KeyError, csv.Error):
+        except RunError:
             asked = set()
         if not asked or not asked <= there:
             raise ConfigError(
                 f"{self.folder(cell)}: {cell.label or 'the cell'} is finished, but its tables are cut off or cannot be "
                 "read; should be whole, or the folder deleted to have it computed again"
             )
-        kept = {name: tuple(r for r in getattr(tables, name) if r["seed"] < seeds) for name in vars(tables)}
-        return Tables(**kept)
+        return tables.up_to(seeds)
 
     def manifest(self, cell: Cell) -> dict[str, Any]:
         """A cell's `manifest.json`; empty where there is none."""
@@ -131,8 +139,8 @@ class Store:
         own.touch()
         with ExitStack() as stack:
             try:
-                stack.enter_context(alone(own))
-            except TakenError:
+                stack.enter_context(exclusive_lock(own))
+            except LockedError:
                 yield False
                 return
             yield True
@@ -140,25 +148,25 @@ class Store:
     def compute(
         self, cell: Cell, device: str, progress: Callable[[int, int, Any], None], say: Callable[[str], None]
     ) -> None:
-        """Run what a claimed cell lacks; what an unfinished run has left is gone on from where that can be.
+        """Run what a claimed cell lacks; what an unfinished run has left is resumed where that can be.
 
         A failure is kept beside the run for `failure`, and raised.
         """
-        from mpt.simulation import simulate
+        from mpt.report.simulate import simulate
 
         folder = self.folder(cell)
         folder.mkdir(parents=True, exist_ok=True)
         done, begun = bool(self.manifest(cell).get("finished")), self._asked(cell)
-        config = cell.config.model_copy(update={"device": device, "seeds": max(cell.config.seeds, begun)})
+        config = replace(cell.config, device=device, seeds=max(cell.config.seeds, begun))
         with suppress(OSError):
             (folder / "error.txt").unlink()
         try:
             if begun:  # the same samples may lie elsewhere now
-                before = config.model_copy(update={"seeds": begun})
+                before = replace(config, seeds=begun)
                 write_atomically(folder / "config.toml", before.to_toml().encode())
             try:
                 simulate(config, out=folder, progress=progress, say=say)
-            except ConfigError:
+            except OtherRunError:
                 if done:
                     raise
                 simulate(config, out=folder, overwrite=True, progress=progress, say=say)

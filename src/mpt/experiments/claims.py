@@ -9,38 +9,39 @@ import numpy as np
 from mpt.experiments import figures
 from mpt.experiments.exhibits import departure_wanted, table2_wanted, table3_wanted
 from mpt.experiments.paper import LABELS
-from mpt.experiments.plans import Wanted
-from mpt.experiments.results import Outcome, Results, over
-from mpt.experiments.tables import Entry, Row, Table, number
+from mpt.experiments.plans import CellSpec
+from mpt.experiments.results import CellOutcome, Results
+from mpt.experiments.table import Entry, Table, TableRow, number
+from mpt.runs.summary import over
 
-Status = Literal["agrees", "agrees so far", "does not", "in part", "not run"]
+ClaimStatus = Literal["agrees", "agrees so far", "does not", "in part", "not run"]
 BASELINES = ("ccvr", "icarl", "sdc", "ldc", "frozen")
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ClaimVerdict:
     """Whether a claim holds here, and the figures that say so."""
 
-    status: Status
+    status: ClaimStatus
     figures: str = ""
 
 
-NOT_RUN = Verdict("not run")
+NOT_RUN = ClaimVerdict("not run")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, the line of its source, and how to judge it."""
+    """A sentence of the paper, the line of its source, and how to judge it; None: a sentence on a user's own method."""
 
     text: str
-    line: int
-    judge: Callable[[Results], Verdict]
+    line: int | None
+    judge: Callable[[Results], ClaimVerdict]
 
 
-Found = list[tuple[str, Outcome]]
+Outcomes = list[tuple[str, CellOutcome]]
 
 
-def found(results: Results, wanted: Iterable[Wanted]) -> Found:
+def found(results: Results, wanted: Iterable[CellSpec]) -> Outcomes:
     """The outcomes that there are, with a short name each."""
     made = []
     for one in dict.fromkeys(wanted):
@@ -50,33 +51,35 @@ def found(results: Results, wanted: Iterable[Wanted]) -> Found:
     return made
 
 
-def f1(outcome: Outcome, method: str) -> float:
+def f1(outcome: CellOutcome, method: str) -> float:
     """At the last round, mean over seeds; NaN where the method is not there."""
     stat = over(outcome.last(method))
     return np.nan if stat is None else stat.mean
 
 
-def strongest(outcome: Outcome) -> tuple[str, float]:
+def strongest(outcome: CellOutcome) -> tuple[str, float]:
     """The baseline with the highest F1 at the last round."""
     there = [m for m in BASELINES if m in outcome.methods]
     best = max(there, key=lambda m: f1(outcome, m))
     return best, f1(outcome, best)
 
 
-def counted(holds: int, run: int, planned: int, told: str = "") -> Verdict:
+def counted(holds: int, run: int, planned: int, told: str = "") -> ClaimVerdict:
     """In how many of the settings that were run something holds."""
     if not run:
         return NOT_RUN
-    whole: Status = "agrees" if run == planned else "agrees so far"
-    status: Status = whole if holds == run else "in part" if holds else "does not"
+    whole: ClaimStatus = "agrees" if run == planned else "agrees so far"
+    status: ClaimStatus = whole if holds == run else "in part" if holds else "does not"
     missing = "" if run == planned else f" that were run, of {planned}"
-    return Verdict(status, f"in {holds} of {run} settings{missing}{told}")
+    return ClaimVerdict(status, f"in {holds} of {run} settings{missing}{told}")
 
 
-def beats_baselines(results: Results, wanted: Sequence[Wanted], ours: tuple[str, ...]) -> Verdict:
+def beats_baselines(results: Results, wanted: Sequence[CellSpec], ours: tuple[str, ...]) -> ClaimVerdict:
     """One of ours is ahead of every baseline."""
     gaps = {}
     for name, outcome in found(results, wanted):
+        if not set(ours) <= set(outcome.methods):
+            continue
         rival, score = strongest(outcome)
         gaps[f"{LABELS[rival]} on {name}"] = max(f1(outcome, m) for m in ours) - score
     if not gaps:
@@ -86,30 +89,30 @@ def beats_baselines(results: Results, wanted: Sequence[Wanted], ours: tuple[str,
     return counted(sum(g > 0 for g in gaps.values()), len(gaps), len(wanted), told)
 
 
-def _highest_by_set(results: Results) -> Verdict:
+def _highest_by_set(results: Results) -> ClaimVerdict:
     return beats_baselines(results, table2_wanted(results), ("mpt", "mpt-lite"))
 
 
-def _mpt_by_set(results: Results) -> Verdict:
+def _mpt_by_set(results: Results) -> ClaimVerdict:
     return beats_baselines(results, table2_wanted(results), ("mpt",))
 
 
-def _highest_by_backbone(results: Results) -> Verdict:
+def _highest_by_backbone(results: Results) -> ClaimVerdict:
     return beats_baselines(results, table3_wanted(results), ("mpt", "mpt-lite"))
 
 
-def _exceeds_oracle(results: Results) -> Verdict:
-    least = min(results.lab.scale.remaining)
-    some = found(results, [Wanted(remaining=least)])
+def _exceeds_oracle(results: Results) -> ClaimVerdict:
+    least = min(results.grid.scale.remaining)
+    some = found(results, [CellSpec(remaining=least)])
     if not some:
         return NOT_RUN
     outcome = some[0][1]
     ours, oracle, honest = (f1(outcome, m) for m in ("mpt", "oracle", "oracle-train"))
     told = f"at {100 * least:g}%: MPT {number(ours)}, oracle {number(oracle)}, oracle-train {number(honest)}"
-    return Verdict("agrees" if ours > oracle else "does not", told)
+    return ClaimVerdict("agrees" if ours > oracle else "does not", told)
 
 
-def _lite_on_fine(results: Results) -> Verdict:
+def _lite_on_fine(results: Results) -> ClaimVerdict:
     wanted = [w for w in table2_wanted(results) if w.set == "car1000-fine"]
     some = found(results, wanted)
     return counted(
@@ -121,7 +124,7 @@ def _lite_on_fine(results: Results) -> Verdict:
     )  # fmt: skip
 
 
-def _lite_on_cnns(results: Results) -> Verdict:
+def _lite_on_cnns(results: Results) -> ClaimVerdict:
     gaps: dict[str, list[float]] = {}
     for wanted in table3_wanted(results):
         outcome = results.of(wanted)
@@ -132,29 +135,29 @@ def _lite_on_cnns(results: Results) -> Verdict:
     if not cnns or "vit-tiny" not in means:
         return NOT_RUN
     told = "MPT less lite: " + ", ".join(f"{k} {_signed(v)}" for k, v in means.items())
-    return Verdict("agrees" if max(cnns) < means["vit-tiny"] and max(cnns) < 0.03 else "does not", told)
+    return ClaimVerdict("agrees" if max(cnns) < means["vit-tiny"] and max(cnns) < 0.03 else "does not", told)
 
 
-def _frozen_degrades(results: Results) -> Verdict:
+def _frozen_degrades(results: Results) -> ClaimVerdict:
     _, outcome = figures.main(results)
     if outcome is None:
         return NOT_RUN
     points = outcome.curve("frozen").points
     before, after = points[outcome.depart_at].mean, points[outcome.rounds].mean
     told = f"{number(before)} at the departure, {number(after)} at the last round"
-    return Verdict("agrees" if after < before else "does not", told)
+    return ClaimVerdict("agrees" if after < before else "does not", told)
 
 
-def _fedavg_before(results: Results) -> Verdict:
+def _fedavg_before(results: Results) -> ClaimVerdict:
     _, outcome = figures.main(results)
     if outcome is None:
         return NOT_RUN
     softmax, ncm = (outcome.curve(m).points[outcome.depart_at].mean for m in ("fedavg", "mpt"))
     told = f"at the departure: softmax {number(softmax)}, NCM {number(ncm)}"
-    return Verdict("agrees" if softmax < 0.5 * ncm else "does not", told)
+    return ClaimVerdict("agrees" if softmax < 0.5 * ncm else "does not", told)
 
 
-def _ncm_earlier(results: Results) -> Verdict:
+def _ncm_earlier(results: Results) -> ClaimVerdict:
     outcome = results.of(figures.fig2_wanted(results))
     if outcome is None:
         return NOT_RUN
@@ -164,10 +167,10 @@ def _ncm_earlier(results: Results) -> Verdict:
         for m in ("live", "fedavg:live")
     ]
     told = f"mean F1 up to round {outcome.depart_at}: NCM {number(means[0])}, softmax {number(means[1])}"
-    return Verdict("agrees" if means[0] > means[1] else "does not", told)
+    return ClaimVerdict("agrees" if means[0] > means[1] else "does not", told)
 
 
-def _gap_persists(results: Results) -> Verdict:
+def _gap_persists(results: Results) -> ClaimVerdict:
     outcome = results.of(figures.fig2_wanted(results))
     if outcome is None:
         return NOT_RUN
@@ -178,33 +181,33 @@ def _gap_persists(results: Results) -> Verdict:
     told = f"F1 is below in {below} of {len(later)} rounds; accuracy goes from "
     told += f"{number(accuracy[outcome.depart_at].mean)} to {number(accuracy[outcome.rounds].mean)}"
     rises = accuracy[outcome.rounds].mean > accuracy[outcome.depart_at].mean
-    return Verdict("agrees" if below == len(later) and rises else "in part" if below else "does not", told)
+    return ClaimVerdict("agrees" if below == len(later) and rises else "in part" if below else "does not", told)
 
 
-def _errors(outcome: Outcome | None, column: str, *methods: str) -> list[float] | None:
+def _errors(outcome: CellOutcome | None, column: str, *methods: str) -> list[float] | None:
     stats = [over(outcome.after(m, column)) for m in methods] if outcome else [None]
     return [s.mean for s in stats if s] if all(stats) else None
 
 
-def _barycentric(results: Results) -> Verdict:
+def _barycentric(results: Results) -> ClaimVerdict:
     means = _errors(results.of(figures.fig2_wanted(results)), "in_span_error", "mpt:in-span", "remaining-mean")
     if means is None:
         return NOT_RUN
     told = f"mean in-span error: barycentric {means[0]:.2f}, direct {means[1]:.2f}"
-    return Verdict("agrees" if means[0] < means[1] else "does not", told)
+    return ClaimVerdict("agrees" if means[0] < means[1] else "does not", told)
 
 
-def _residual_ages(results: Results) -> Verdict:
+def _residual_ages(results: Results) -> ClaimVerdict:
     outcome = results.of(figures.fig2_wanted(results))
     if outcome is None:
         return NOT_RUN
     points = [s.mean for n, s in outcome.curve("mpt:stored-residual", "out_of_span_error").points.items()
               if n > outcome.depart_at]  # fmt: skip
     told = f"out-of-span error {points[0]:.2f} one readout after the departure, {points[-1]:.2f} at the end"
-    return Verdict("agrees" if points[-1] > points[0] else "does not", told)
+    return ClaimVerdict("agrees" if points[-1] > points[0] else "does not", told)
 
 
-def _loss_everywhere(results: Results) -> Verdict:
+def _loss_everywhere(results: Results) -> ClaimVerdict:
     table = figures.losses(results)
     values = [v for some in table.values() for v in some.values() if v is not None]
     if not values:
@@ -220,38 +223,38 @@ def _loss_everywhere(results: Results) -> Verdict:
     if len(known) < len(pairs):
         told += f"; {len(values)} of {sum(map(len, table.values()))} cells were run"
     if min(values) <= 0 or grows < len(known):
-        return Verdict("in part", told)
-    return Verdict("agrees" if len(known) == len(pairs) else "agrees so far", told)
+        return ClaimVerdict("in part", told)
+    return ClaimVerdict("agrees" if len(known) == len(pairs) else "agrees so far", told)
 
 
-def _bytes_order(results: Results) -> Verdict:
+def _bytes_order(results: Results) -> ClaimVerdict:
     costs = {m: o.own for m, o in figures.overheads(results).items()}
     if not {"mpt", "mpt-lite", "ccvr", "frozen"} <= set(costs):
         return NOT_RUN
     told = ", ".join(f"{LABELS[m]} {costs[m] / 1000:.1f} kB" for m in ("frozen", "mpt-lite", "mpt", "ccvr"))
     holds = costs["frozen"] < costs["mpt-lite"] < costs["mpt"] < costs["ccvr"]
-    return Verdict("agrees" if holds else "does not", f"own bytes a round: {told}")
+    return ClaimVerdict("agrees" if holds else "does not", f"own bytes a round: {told}")
 
 
-def _same_time(results: Results) -> Verdict:
+def _same_time(results: Results) -> ClaimVerdict:
     costs = {m: o.milliseconds for m, o in figures.overheads(results).items()}
     if not {"mpt", "mpt-lite"} <= set(costs):
         return NOT_RUN
     ratio = costs["mpt"] / max(costs["mpt-lite"], 1e-9)
     told = f"MPT {costs['mpt']:.1f} ms, lite {costs['mpt-lite']:.1f} ms a round"
-    return Verdict("agrees" if 0.67 < ratio < 1.5 else "does not", told)
+    return ClaimVerdict("agrees" if 0.67 < ratio < 1.5 else "does not", told)
 
 
-def _slow_ones(results: Results) -> Verdict:
+def _slow_ones(results: Results) -> ClaimVerdict:
     costs = {m: o.milliseconds for m, o in figures.overheads(results).items()}
     if not {"mpt", "ldc", "ccvr"} <= set(costs):
         return NOT_RUN
     told = ", ".join(f"{LABELS[m]} {costs[m]:.1f} ms" for m in ("mpt", "ldc", "ccvr"))
     slow = [costs[m] > 1.5 * costs["mpt"] for m in ("ldc", "ccvr")]
-    return Verdict("agrees" if all(slow) else "in part" if any(slow) else "does not", told)
+    return ClaimVerdict("agrees" if all(slow) else "in part" if any(slow) else "does not", told)
 
 
-def _components(results: Results) -> Verdict:
+def _components(results: Results) -> ClaimVerdict:
     _, outcome = figures.main(results)
     names = tuple(figures.COMPONENTS)
     means = _errors(outcome, "prototype_distance", *names)
@@ -260,44 +263,44 @@ def _components(results: Results) -> Verdict:
     told = ", ".join(f"{figures.COMPONENTS[m]} {v:.2f}" for m, v in zip(names, means, strict=True))
     best = means[-1] == min(means)
     falls = means[0] > means[1] > means[2] > means[3]
-    return Verdict("agrees" if falls else "in part" if best else "does not", f"mean distance: {told}")
+    return ClaimVerdict("agrees" if falls else "in part" if best else "does not", f"mean distance: {told}")
 
 
-def _closer_is_better(results: Results) -> Verdict:
+def _closer_is_better(results: Results) -> ClaimVerdict:
     _, outcome = figures.main(results)
     told = figures.correlation(outcome) if outcome else None
     if told is None:
         return NOT_RUN
-    return Verdict("agrees" if told[0] < 0 else "does not", f"correlation {told[0]:+.2f} over {told[1]} points")
+    return ClaimVerdict("agrees" if told[0] < 0 else "does not", f"correlation {told[0]:+.2f} over {told[1]} points")
 
 
-def _budget(results: Results, index: int, holds: Callable[[float, float, float], bool]) -> Verdict:
+def _budget(results: Results, index: int, holds: Callable[[float, float, float], bool]) -> ClaimVerdict:
     outcome = results.of(figures.fig7_wanted(results)[index])
     means = _errors(outcome, "out_of_span_error", "mpt:predicted", "mpt:measured", "mpt")
     if means is None:
         return NOT_RUN
     told = f"mean out-of-span error: predicted {means[0]:.2f}, measured {means[1]:.2f}, MPT {means[2]:.2f}"
-    return Verdict("agrees" if holds(*means) else "does not", told)
+    return ClaimVerdict("agrees" if holds(*means) else "does not", told)
 
 
-def _holding_out(results: Results) -> Verdict:
+def _holding_out(results: Results) -> ClaimVerdict:
     outcome = results.of(figures.fig7_wanted(results)[0])
     if outcome is None or "mpt:trained" not in outcome.methods:
         return NOT_RUN
     held, trained = f1(outcome, "mpt"), f1(outcome, "mpt:trained")
     told = f"F1 at the last round: held out {number(held)}, trained on {number(trained)}"
-    return Verdict("agrees" if held > trained else "does not", told)
+    return ClaimVerdict("agrees" if held > trained else "does not", told)
 
 
-def _departure_round(results: Results) -> Verdict:
+def _departure_round(results: Results) -> ClaimVerdict:
     some = [(w, o) for w in departure_wanted(results) if (o := results.of(w)) is not None]
     if len(some) < 2:
         return NOT_RUN
     scores = {o.depart_at: f1(o, "mpt") for _, o in some}
     told = "MPT's F1 at the last round: " + ", ".join(f"{number(v)} after {d}" for d, v in scores.items())
     same = max(scores.values()) - min(scores.values()) < 0.05
-    whole: Status = "agrees" if len(some) == len(departure_wanted(results)) else "agrees so far"
-    return Verdict(whole if same else "does not", told)
+    whole: ClaimStatus = "agrees" if len(some) == len(departure_wanted(results)) else "agrees so far"
+    return ClaimVerdict(whole if same else "does not", told)
 
 
 def _signed(value: float) -> str:
@@ -332,19 +335,43 @@ CLAIMS: tuple[Claim, ...] = (
 )  # fmt: skip
 
 
+def _own_claims(name: str) -> tuple[Claim, ...]:
+    """What a reader asks of a further method: whether it is ahead of the baselines, and of MPT."""
+    return (
+        Claim(f"{name} beats every baseline", None, lambda r: beats_baselines(r, table2_wanted(r), (name,))),
+        Claim(f"{name} beats MPT", None, lambda r: _beats(r, table2_wanted(r), name, "mpt")),
+    )
+
+
+def _beats(results: Results, wanted: Sequence[CellSpec], one: str, other: str) -> ClaimVerdict:
+    """One method is ahead of another."""
+    some = [(name, o) for name, o in found(results, wanted) if one in o.methods]
+    gaps = {name: f1(o, one) - f1(o, other) for name, o in some}
+    if not gaps:
+        return NOT_RUN
+    worst = min(gaps, key=lambda k: gaps[k])
+    told = f"; the least lead: {_signed(gaps[worst])} on {worst}"
+    return counted(sum(g > 0 for g in gaps.values()), len(gaps), len(wanted), told)
+
+
 def judged(results: Results) -> Table:
-    """All claims, judged."""
+    """All claims, judged, and the same of the user's own methods."""
     rows = []
-    for claim in CLAIMS:
+    for claim in (*CLAIMS, *(one for name in results.grid.own_names for one in _own_claims(name))):
         results.looked.clear()
         verdict = claim.judge(results)
-        fewer = any(outcome.seeds < results.lab.seeds for outcome in results.looked)
+        fewer = any(outcome.seeds < results.grid.seeds for outcome in results.looked)
         if fewer and verdict.status != "not run":
-            status: Status = "agrees so far" if verdict.status == "agrees" else verdict.status
-            verdict = Verdict(status, f"{verdict.figures}; some with fewer than {results.lab.seeds} seeds")
-        rows.append(Row(claim.text, (Entry(str(claim.line)), Entry(verdict.status), Entry(verdict.figures))))
-    labels = "; ".join(source.label for source in results.lab.sources.values())
-    warning = " Too small to decide any of them." if results.lab.scale.name == "quick" else ""
-    notes = (f"Data: {labels or 'none'}. Scale {results.lab.scale.name}, seeds: {results.lab.seeds}.{warning}",)
+            status: ClaimStatus = "agrees so far" if verdict.status == "agrees" else verdict.status
+            verdict = ClaimVerdict(status, f"{verdict.figures}; some with fewer than {results.grid.seeds} seeds")
+        rows.append(
+            TableRow(
+                claim.text,
+                (Entry("" if claim.line is None else str(claim.line)), Entry(verdict.status), Entry(verdict.figures)),
+            )
+        )
+    labels = "; ".join(source.label for source in results.grid.sources.values())
+    warning = " Too small to decide any of them." if results.grid.scale.name == "quick" else ""
+    notes = (f"Data: {labels or 'none'}. Scale {results.grid.scale.name}, seeds: {results.grid.seeds}.{warning}",)
     columns = (("", "line of mpt.tex"), ("", "here"), ("", "figures"))
     return Table("claims", "The paper's claims", "Claim", columns, tuple(rows), notes)

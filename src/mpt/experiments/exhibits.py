@@ -3,17 +3,17 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mpt.base.seeds import Stat
 from mpt.experiments import figures, paper
 from mpt.experiments.beyond import beyond, beyond_wanted, with_further
 from mpt.experiments.capabilities import capabilities
 from mpt.experiments.figures import Figure
-from mpt.experiments.plans import FURTHER, METHODS_OF, TABLE, Wanted
+from mpt.experiments.plans import FURTHER, METHODS_OF, TABLE, CellSpec
 from mpt.experiments.results import Results, last
 from mpt.experiments.sets import SETS
-from mpt.experiments.tables import Entry, Row, Table
+from mpt.experiments.table import Entry, Table, TableRow
 from mpt.methods import find_method
-from mpt.report.numbers import Stat
-from mpt.report.rows import kind_of
+from mpt.pages.styles import kind_of
 
 MORE = ("ldc:all", "remaining-mean", "oracle-train")
 """Rows below the paper's: LDC from all samples, the plain mean of the remaining ones, and the honest reference."""
@@ -33,18 +33,19 @@ class Exhibit:
         make: it, from what there is.
     """
 
-    wanted: Callable[[Results], Sequence[Wanted]]
+    wanted: Callable[[Results], Sequence[CellSpec]]
     make: Callable[[Results], Table | Figure]
 
 
 def table1(results: Results) -> Table:
     """What methods can do, as the paper marks it and as ours were seen doing it."""
     rows = []
-    for name in (*paper.TABLE1, "mpt-lite", *FURTHER):
-        seen, stated = capabilities(find_method(name)), paper.TABLE1.get(name)
+    for text in (*paper.TABLE1, "mpt-lite", *FURTHER, *results.grid.own):
+        method = find_method(text)
+        seen, stated = capabilities(method), paper.TABLE1.get(text)
         marks = zip(seen.marks, stated or [None] * 4, strict=True)
         entries = [Entry(_mark(ours), None if theirs is None else _mark(theirs)) for ours, theirs in marks]
-        rows.append(Row(paper.LABELS.get(name, name), (*entries, Entry(_mark(seen.embeds_twice)))))
+        rows.append(TableRow(paper.LABELS.get(text, method.name), (*entries, Entry(_mark(seen.embeds_twice)))))
     columns = ("PD", "HFL", "PF", "TF", "embeds twice")
     return Table(
         "table1",
@@ -68,38 +69,38 @@ def _mark(value: bool) -> str:
     return "✓" if value else "✗"
 
 
-def table2_wanted(results: Results) -> list[Wanted]:
+def table2_wanted(results: Results) -> list[CellSpec]:
     """Three sets, all fractions, three-layer CNN."""
-    return [Wanted(set=s, remaining=f) for s in SETS for f in results.lab.scale.remaining]
+    return [CellSpec(set=s, remaining=f) for s in SETS for f in results.grid.scale.remaining]
 
 
 def table2(results: Results) -> Table:
     """F1 at the last round by set."""
-    sources = results.lab.sources
+    sources = results.grid.sources
     groups = {
         w: (sources[w.set].short if w.set in sources else f"no data for {SETS[w.set].title}", w.set)
         for w in table2_wanted(results)
     }
-    rounds = results.lab.scale.rounds
+    rounds = results.grid.scale.rounds
     title = f"Table 2: rare-class F1 for different datasets, three-layer CNN, round {rounds}"
     note = f"{PAPERS}nuImages (truck), coarse-grained Car-1000 (van) and fine-grained Car-1000 (micro sedan)."
     return _grid("table2", title, results, groups, paper.TABLE2, note)
 
 
-def table3_wanted(results: Results) -> list[Wanted]:
+def table3_wanted(results: Results) -> list[CellSpec]:
     """Four backbones on the main set."""
-    scale = results.lab.scale
-    return [Wanted(backbone=b, remaining=f) for b in scale.backbones for f in scale.backbone_remaining]
+    scale = results.grid.scale
+    return [CellSpec(backbone=b, remaining=f) for b in scale.backbones for f in scale.backbone_remaining]
 
 
 def table3(results: Results) -> Table:
     """F1 at the last round by backbone."""
     groups = {w: (paper.BACKBONES[w.backbone], w.backbone) for w in table3_wanted(results)}
-    source = results.lab.sources.get("nuimages")
+    source = results.grid.sources.get("nuimages")
     title = f"Table 3: rare-class F1 for different backbones{f' on {source.short}' if source else ''}"
     note = f"{PAPERS}nuImages (truck). {' and '.join(paper.LABELS[m] for m in FURTHER)}: only where `beyond` has cells."
     made = _grid("table3", title, results, groups, paper.TABLE3, note)
-    own = {b: dict(s) for b, s in results.lab.scale.backbones.items() if s}
+    own = {b: dict(s) for b, s in results.grid.scale.backbones.items() if s}
     if not own:
         return made
     told = [f"{paper.BACKBONES[b]}: {', '.join(f'{k} {v}' for k, v in s.items())}." for b, s in own.items()]
@@ -110,23 +111,28 @@ def _grid(
     name: str,
     title: str,
     results: Results,
-    groups: Mapping[Wanted, tuple[str, str]],
+    groups: Mapping[CellSpec, tuple[str, str]],
     stated: dict[str, dict[str, tuple[Stat, ...]]],
     note: str,
 ) -> Table:
     outcomes = {w: results.of(w) for w in groups}
     rows = []
-    for method in (*TABLE, *MORE):
+    for method in (*_with_own(TABLE, results), *MORE):
         entries = []
         for wanted, (_, key) in groups.items():
             entries.append(Entry(last(outcomes[wanted], method), paper.stated(stated, key, method, wanted.remaining)))
         apart = kind_of(method) == "reference" or method in MORE
-        rows.append(Row(paper.LABELS.get(method, method), tuple(entries), apart))
+        rows.append(TableRow(paper.LABELS.get(method, method), tuple(entries), apart))
     columns = tuple((group, f"{100 * w.remaining:g}%") for w, (group, _) in groups.items())
     return Table(name, title, "Method", columns, tuple(_with_best(rows)), (note,))
 
 
-def _with_best(rows: Sequence[Row]) -> Iterable[Row]:
+def _with_own(methods: Sequence[str], results: Results) -> list[str]:
+    """Rows of a table with the user's own before the oracle."""
+    return [*methods[:-1], *results.grid.own_names, methods[-1]]
+
+
+def _with_best(rows: Sequence[TableRow]) -> Iterable[TableRow]:
     """The highest mean of each column is marked, references and rows apart left out."""
     best = []
     for column in zip(*(row.entries for row in rows), strict=True):
@@ -143,10 +149,10 @@ def _with_best(rows: Sequence[Row]) -> Iterable[Row]:
         yield replace(row, entries=tuple(marked))
 
 
-def departure_wanted(results: Results) -> list[Wanted]:
+def departure_wanted(results: Results) -> list[CellSpec]:
     """The departure round swept; that of the scale is the main cell."""
-    scale = results.lab.scale
-    return [Wanted() if d == scale.depart_at else Wanted(study="departure", depart_at=d) for d in scale.departures]
+    scale = results.grid.scale
+    return [CellSpec() if d == scale.depart_at else CellSpec(study="departure", depart_at=d) for d in scale.departures]
 
 
 def departure(results: Results) -> Table:
@@ -154,20 +160,20 @@ def departure(results: Results) -> Table:
     wanted = departure_wanted(results)
     outcomes = [results.of(w) for w in wanted]
     rows = [
-        Row(paper.LABELS.get(m, m), tuple(Entry(last(o, m)) for o in outcomes), m == "oracle-train")
+        TableRow(paper.LABELS.get(m, m), tuple(Entry(last(o, m)) for o in outcomes), m == "oracle-train")
         for m in METHODS_OF["departure"]
     ]
-    columns = tuple(("departure after round", str(d)) for d in results.lab.scale.departures)
+    columns = tuple(("departure after round", str(d)) for d in results.grid.scale.departures)
     note = "The paper's source says, in a passage that is commented out (line 488), that the round has no effect."
     return Table("departure", "The departure round swept: rare-class F1 at the last round, 2% remaining", "Method",
                  columns, tuple(rows), (note,))  # fmt: skip
 
 
-def _further(wanted: Callable[[Results], Sequence[Wanted]]) -> Callable[[Results], list[Wanted]]:
+def _further(wanted: Callable[[Results], Sequence[CellSpec]]) -> Callable[[Results], list[CellSpec]]:
     return lambda results: with_further(results, wanted(results))
 
 
-def _one(wanted: Callable[[Results], Wanted]) -> Callable[[Results], list[Wanted]]:
+def _one(wanted: Callable[[Results], CellSpec]) -> Callable[[Results], list[CellSpec]]:
     return lambda results: [wanted(results)]
 
 
@@ -179,9 +185,9 @@ EXHIBITS: dict[str, Exhibit] = {
     "fig2b": Exhibit(_one(figures.fig2_wanted), figures.fig2b),
     "fig2c": Exhibit(_one(figures.fig2_wanted), figures.fig2c),
     "fig2d": Exhibit(figures.fig2d_wanted, figures.fig2d),
-    "fig4": Exhibit(_further(lambda results: [Wanted()]), figures.fig4),
+    "fig4": Exhibit(_further(lambda results: [CellSpec()]), figures.fig4),
     "fig5": Exhibit(_further(figures.fig5_wanted), figures.fig5),
-    "fig6": Exhibit(lambda results: [Wanted()], figures.fig6),
+    "fig6": Exhibit(lambda results: [CellSpec()], figures.fig6),
     "fig7": Exhibit(figures.fig7_wanted, figures.fig7),
     "departure": Exhibit(departure_wanted, departure),
     "beyond": Exhibit(beyond_wanted, beyond),
@@ -196,7 +202,7 @@ def made(name: str, results: Results) -> Table | Figure:
     thing = exhibit.make(results)
     sets = dict.fromkeys(w.set for w in wanted)
     notes = list(thing.notes)
-    sources = [results.lab.sources[s] for s in sets if s in results.lab.sources]
+    sources = [results.grid.sources[s] for s in sets if s in results.grid.sources]
     labels = [source.full_label if name == "beyond" else source.label for source in sources]
     if labels:
         notes.append(f"Data: {'; '.join(labels)}. {_made_with(results, wanted)}")
@@ -210,22 +216,25 @@ def made(name: str, results: Results) -> Table | Figure:
     return replace(thing, notes=tuple(notes))
 
 
-def _made_with(results: Results, wanted: Sequence[Wanted]) -> str:
+def _made_with(results: Results, wanted: Sequence[CellSpec]) -> str:
     """Scale, seeds and devices."""
     found = [o for w in wanted if (o := results.of(w)) is not None]
     devices = sorted({str(o.manifest.get("device", "")) for o in found} - {""})
-    counts = {o.seeds for o in found} or {results.lab.seeds}
+    counts = {o.seeds for o in found} or {results.grid.seeds}
     fewest, most = min(counts), max(counts)
     seeds = f"{most} seed{'s' * (most > 1)}" if fewest == most else f"{fewest} to {most} seeds"
     where = f", computed on {' and '.join(devices)}" if devices else ""
-    warning = " This scale shows that everything runs; it decides nothing." if results.lab.scale.name == "quick" else ""
-    return f"Scale {results.lab.scale.name}, {seeds}{where}.{warning}"
+    warning = (
+        " This scale shows that everything runs; it decides nothing." if results.grid.scale.name == "quick" else ""
+    )
+    return f"Scale {results.grid.scale.name}, {seeds}{where}.{warning}"
 
 
 def command(name: str, results: Results) -> str:
     """What computes an exhibit's cells."""
-    named = [f" --data '{s.set}={s.spec}:{','.join((s.rare, *s.further))}'" for s in results.lab.sources.values()]
-    unnamed = [f" --data {s}=DATASET:CLASS" for s in SETS if s not in results.lab.sources]
+    named = [f" --data '{s.set}={s.spec}:{','.join((s.rare, *s.further))}'" for s in results.grid.sources.values()]
+    unnamed = [f" --data {s}=DATASET:CLASS" for s in SETS if s not in results.grid.sources]
     used = dict.fromkeys(w.set for w in EXHIBITS[name].wanted(results))
     told = [text for text in (*named, *unnamed) if any(f"{s}=" in text for s in used)]
-    return f"mpt reproduce {name} --scale {results.lab.scale.name} --seeds {results.lab.seeds}{''.join(told)}"
+    own = f" --methods '{','.join(results.grid.own)}'" if results.grid.own else ""
+    return f"mpt reproduce {name} --scale {results.grid.scale.name} --seeds {results.grid.seeds}{''.join(told)}{own}"

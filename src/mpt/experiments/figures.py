@@ -1,27 +1,30 @@
 """The paper's figures, made from the cells: curves, planes and bars, with the table of what they show."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
+from mpt.base.seeds import Series, Stat
+from mpt.base.text import quantity
 from mpt.experiments.paper import LABELS
-from mpt.experiments.plans import FURTHER, Wanted
+from mpt.experiments.plans import FURTHER, CellSpec
 from mpt.experiments.plots import Bars, Plane, Point
-from mpt.experiments.results import Outcome, Results, after, last
-from mpt.experiments.tables import Entry, Row, Table, number
+from mpt.experiments.results import CellOutcome, Results, after, last
+from mpt.experiments.table import Entry, Table, TableRow, number
 from mpt.methods import METHODS
-from mpt.report.lines import Chart, Line
-from mpt.report.numbers import Stat
-from mpt.report.reader import Row as Series
-from mpt.report.rows import Look, looks
-from mpt.report.words import quantity
+from mpt.pages.lines import Chart, Line
+from mpt.pages.styles import SeriesStyle, styles_of
 
-LOOKS: dict[str, Look] = {
-    row.method: replace(look, label=LABELS.get(row.method, row.method))
-    for row, look in looks([Series(name, "") for name in METHODS]).items()
-}
-"""How each method looks in every figure of the page."""
+
+@cache
+def looks(own: tuple[str, ...] = ()) -> dict[str, SeriesStyle]:
+    """How each method looks in every figure of the page, the user's own among them."""
+    about = {name: METHODS.about(name) for name in METHODS}
+    made = styles_of([Series(name, "") for name in (*METHODS, *own)], about)
+    return {row.method: replace(look, label=LABELS.get(row.method, row.method)) for row, look in made.items()}
+
 
 Drawing = Chart | Plane | Bars
 
@@ -52,35 +55,37 @@ class Figure:
     notes: tuple[str, ...] = ()
 
 
-def main(results: Results, remaining: float = 0.02) -> tuple[Wanted, Outcome | None]:
+def main(results: Results, remaining: float = 0.02) -> tuple[CellSpec, CellOutcome | None]:
     """The cell that most figures show: nuImages, three-layer CNN."""
-    wanted = Wanted(remaining=remaining)
+    wanted = CellSpec(remaining=remaining)
     return wanted, results.of(wanted)
 
 
 def lines(
     name: str,
-    outcome: Outcome | None,
-    methods: dict[str, str],
-    column: str = "rare_f1",
+    outcome: CellOutcome | None,
+    methods: Mapping[str, str],
+    column: str = "f1",
     label: str = "F1 of the rare class",
     ceiling: float | None = 1.0,
+    own: tuple[str, ...] = (),
 ) -> Chart | None:
-    """Curves by round of some methods, under the given names."""
+    """Curves by round of some methods, under the given names; `own` are the user's own among them."""
     if outcome is None:
         return None
     found = []
     for method, called in methods.items():
         curve = outcome.curve(method, column)
         if curve.points:
-            found.append(Line.of(replace(LOOKS[method], label=called or LOOKS[method].label), curve))
+            look = looks(own)[method]
+            found.append(Line.of(replace(look, label=called or look.label), curve))
     note = f"departure after round {outcome.depart_at}"
     return Chart(name, label, tuple(found), outcome.depart_at, outcome.rounds, note, ceiling) if found else None
 
 
-def fig2_wanted(results: Results) -> Wanted:
+def fig2_wanted(results: Results) -> CellSpec:
     """Figure 2 (a) to (c): the rare class with very few samples remaining, over the window."""
-    return Wanted(study="preliminary", remaining=results.lab.scale.few)
+    return CellSpec(study="preliminary", remaining=results.grid.scale.few)
 
 
 def fig2a(results: Results) -> Figure:
@@ -103,7 +108,7 @@ def fig2a(results: Results) -> Figure:
                 lines("fig2a-accuracy", outcome, named, "accuracy", "accuracy"),
             ),
         ),
-        _ends("fig2a", "at the last round", outcome, named, ("rare_f1", "accuracy")),
+        _ends("fig2a", "at the last round", outcome, named, ("f1", "accuracy")),
     )
 
 
@@ -125,20 +130,20 @@ def fig2c(results: Results) -> Figure:
     return Figure("fig2c", "Figure 2 (c): the out-of-span residual", (Panel("fig2c", "", chart),), table)
 
 
-def fig2d_wanted(results: Results) -> list[Wanted]:
+def fig2d_wanted(results: Results) -> list[CellSpec]:
     """Every class as the rare one, at every fraction; the truck's with few samples is that of (a) to (c)."""
-    scale, classes = results.lab.scale, results.lab.classes()
+    scale, classes = results.grid.scale, results.grid.classes()
     made = [
         fig2_wanted(results)
         if fraction == scale.few and c == classes[0]
-        else Wanted(study="loss", remaining=fraction, rare=c)
+        else CellSpec(study="loss", remaining=fraction, rare=c)
         for fraction in scale.fractions
         for c in classes
     ]
     return made or [fig2_wanted(results)]
 
 
-def loss(outcome: Outcome | None) -> float | None:
+def loss(outcome: CellOutcome | None) -> float | None:
     """Mean decrease of NCM's F1 over the rounds after the departure, in per cent of the F1 without one."""
     if outcome is None:
         return None
@@ -154,11 +159,11 @@ def loss(outcome: Outcome | None) -> float | None:
 def losses(results: Results) -> dict[str, dict[float, float | None]]:
     """By class and fraction, classes in the order of their mean loss."""
     found: dict[str, dict[float, float | None]] = {}
-    if "nuimages" not in results.lab.sources:
+    if "nuimages" not in results.grid.sources:
         return found
-    names = results.lab.dataset("nuimages").classes
+    names = results.grid.dataset("nuimages").classes
     for wanted in fig2d_wanted(results):
-        rare = results.lab.classes()[0] if wanted.rare is None else wanted.rare
+        rare = results.grid.classes()[0] if wanted.rare is None else wanted.rare
         found.setdefault(names[rare], {})[wanted.remaining] = loss(results.of(wanted))
     mean = {c: float(np.mean([v for v in some.values() if v is not None] or [0.0])) for c, some in found.items()}
     return dict(sorted(found.items(), key=lambda item: mean[item[0]]))
@@ -166,13 +171,15 @@ def losses(results: Results) -> dict[str, dict[float, float | None]]:
 
 def fig2d(results: Results) -> Figure:
     """The loss by class and fraction."""
-    found, fractions = losses(results), results.lab.scale.fractions
+    found, fractions = losses(results), results.grid.scale.fractions
     groups = tuple((name, tuple(some.get(f) for f in fractions)) for name, some in found.items())
     series = tuple(f"{100 * f:g}%" for f in fractions)
     label = "mean decrease of F1, %, by remaining fraction"
     some = any(v is not None for _, values in groups for v in values)
     bars = Bars("fig2d", label, groups, series) if some else None
-    rows = tuple(Row(name, tuple(Entry(None if v is None else f"{v:.1f}") for v in values)) for name, values in groups)
+    rows = tuple(
+        TableRow(name, tuple(Entry(None if v is None else f"{v:.1f}") for v in values)) for name, values in groups
+    )
     columns = tuple(("", f"{s} remain") for s in series)
     title = "Figure 2 (d): loss of F1 by class and remaining fraction, per cent"
     return Figure("fig2d", title, (Panel("fig2d", "", bars),), Table("fig2d", title, "rare class", columns, rows))
@@ -181,17 +188,23 @@ def fig2d(results: Results) -> Figure:
 PER_ROUND = ("fedavg", "ccvr", "icarl", "sdc", "ldc", "frozen", "mpt-lite", "mpt", *FURTHER, "oracle")
 
 
+def per_round(results: Results) -> tuple[str, ...]:
+    """The methods of Figures 4 and 5, with the user's own before the oracle."""
+    return (*PER_ROUND[:-1], *results.grid.own_names, PER_ROUND[-1])
+
+
 def fig4(results: Results) -> Figure:
     """F1 by round."""
     _, outcome = main(results)
-    chart = lines("fig4", outcome, dict.fromkeys(PER_ROUND, ""))
-    table = _ends("fig4", "at the last round", outcome, dict.fromkeys(PER_ROUND, ""), ("rare_f1",))
+    shown = dict.fromkeys(per_round(results), "")
+    chart = lines("fig4", outcome, shown, own=results.grid.own_names)
+    table = _ends("fig4", "at the last round", outcome, shown, ("f1",), own=results.grid.own_names)
     return Figure("fig4", "Figure 4: rare-class F1 by round, 2% remaining", (Panel("fig4", "", chart),), table)
 
 
-def fig5_wanted(results: Results) -> list[Wanted]:
+def fig5_wanted(results: Results) -> list[CellSpec]:
     """All fractions of the main set."""
-    return [Wanted(remaining=f) for f in results.lab.scale.remaining]
+    return [CellSpec(remaining=f) for f in results.grid.scale.remaining]
 
 
 @dataclass(frozen=True)
@@ -224,7 +237,7 @@ def overheads(results: Results) -> dict[str, Overhead]:
         return float(np.mean([c for o in found if (c := o.cost(method, *columns)) is not None]))
 
     made = {}
-    for method in PER_ROUND:
+    for method in per_round(results):
         f1 = tuple(s.mean for o in found if (s := last(o, method)) is not None)
         costs = [o.cost(method, "bytes_up") for o in found]
         if f1 and method != "oracle" and len(f1) == len(found) and None not in costs:
@@ -243,17 +256,17 @@ def _entries(overhead: Overhead | None) -> tuple[Entry, ...]:
 
 def fig5(results: Results) -> Figure:
     """Overhead against F1."""
-    found = overheads(results)
+    found, styles = overheads(results), looks(results.grid.own_names)
 
     def plane(name: str, unit: str, cost: Callable[[Overhead], float]) -> Plane | None:
         points = tuple(
-            Point(LOOKS[m], cost(o), o.mean, min(o.f1), max(o.f1), f"{LOOKS[m].label}: F1 {number(o.mean)}, "
+            Point(styles[m], cost(o), o.mean, min(o.f1), max(o.f1), f"{styles[m].label}: F1 {number(o.mean)}, "
                   f"{quantity(o.whole)}, {o.milliseconds:.1f} ms")
             for m, o in found.items()
         )  # fmt: skip
         return Plane(name, unit, "F1 at the last round", points, log=True) if points else None
 
-    rows = tuple(Row(LOOKS[m].label, _entries(found.get(m))) for m in PER_ROUND if m != "oracle")
+    rows = tuple(TableRow(styles[m].label, _entries(found.get(m))) for m in per_round(results) if m != "oracle")
     columns = (("a round", "own bytes"), ("a round", "with readout"), ("a round", "ms"), ("F1", "last round"))
     title = "Figure 5: overhead over FedAvg against rare-class F1"
     communication = plane("fig5a", "kB a round, all vehicles", lambda o: o.whole / 1000)
@@ -278,11 +291,11 @@ COMPONENTS = {
 }
 
 
-def correlation(outcome: Outcome) -> tuple[float, int] | None:
+def correlation(outcome: CellOutcome) -> tuple[float, int] | None:
     """Pearson's, of prototype distance and F1 over rounds after the departure, components and seeds; and how many."""
     pairs = [
-        (r["prototype_distance"], r["rare_f1"])
-        for r in outcome.tables.metrics
+        (r["prototype_distance"], r["f1"])
+        for r in outcome.figures.metrics
         if r["method"] in COMPONENTS and r["round"] > outcome.depart_at and r["prototype_distance"] is not None
     ]
     x, y = np.array(pairs).T if pairs else (np.zeros(0), np.zeros(0))
@@ -298,9 +311,9 @@ def fig6(results: Results) -> Figure:
     plane, found = None, None
     if outcome is not None:
         points = tuple(
-            Point(replace(LOOKS[m], label=COMPONENTS[m]), r["prototype_distance"], r["rare_f1"])
+            Point(replace(looks()[m], label=COMPONENTS[m]), r["prototype_distance"], r["f1"])
             for m in COMPONENTS
-            for r in outcome.tables.metrics
+            for r in outcome.figures.metrics
             if r["method"] == m and r["round"] > outcome.depart_at and r["prototype_distance"] is not None
         )
         label = "Mahalanobis distance to oracle-train's"
@@ -314,7 +327,7 @@ def fig6(results: Results) -> Figure:
             Panel("fig6a", "(a) Distance of each reconstruction to the oracle, 2% remaining", chart),
             Panel("fig6b", f"(b) F1 against that distance. {told}".strip(), plane),
         ),
-        _ends("fig6", "mean after the departure", outcome, COMPONENTS, ("prototype_distance", "rare_f1"), mean=True),
+        _ends("fig6", "mean after the departure", outcome, COMPONENTS, ("prototype_distance", "f1"), mean=True),
         ("The oracle here is oracle-train, the mean of all training samples; the paper's is the test samples' mean.",),
     )
 
@@ -323,9 +336,9 @@ RESIDUALS = {"mpt:predicted": "Predicted Only", "mpt:measured": "Measured Only",
 USES = {"mpt": "held out", "mpt:trained": "trained on"}
 
 
-def fig7_wanted(results: Results) -> list[Wanted]:
+def fig7_wanted(results: Results) -> list[CellSpec]:
     """The two budgets."""
-    return [Wanted(remaining=f) for f in results.lab.scale.budgets]
+    return [CellSpec(remaining=f) for f in results.grid.scale.budgets]
 
 
 def fig7(results: Results) -> Figure:
@@ -338,17 +351,17 @@ def fig7(results: Results) -> Figure:
         panels.append(Panel(f"fig7{letter}", f"({letter}) Error of the out-of-span residual, {share}", chart))
         for method, called in RESIDUALS.items():
             value = after(outcome, method, "out_of_span_error")
-            rows.append(Row(f"{called}, {share}", (Entry(value), Entry(""))))
+            rows.append(TableRow(f"{called}, {share}", (Entry(value), Entry(""))))
     first = results.of(fig7_wanted(results)[0])
     panels.append(Panel("fig7c", "(c) Remaining samples held out or trained on", lines("fig7c", first, USES)))
-    rows += [Row(f"MPT, remaining samples {c}", (Entry(""), Entry(after(first, m)))) for m, c in USES.items()]
+    rows += [TableRow(f"MPT, remaining samples {c}", (Entry(""), Entry(after(first, m)))) for m, c in USES.items()]
     title = "Figure 7: out-of-span reconstruction error, and how the remaining samples are used"
     columns = (("mean after the departure", "out-of-span error"), ("mean after the departure", "F1"))
     return Figure("fig7", title, tuple(panels), Table("fig7", title, "", columns, tuple(rows)))
 
 
 _NAMES = {
-    "rare_f1": "F1",
+    "f1": "F1",
     "accuracy": "accuracy",
     "in_span_error": "in-span error",
     "out_of_span_error": "out-of-span error",
@@ -357,15 +370,24 @@ _NAMES = {
 
 
 def _ends(
-    name: str, when: str, outcome: Outcome | None, methods: dict[str, str], columns: Sequence[str], mean: bool = False
+    name: str,
+    when: str,
+    outcome: CellOutcome | None,
+    methods: Mapping[str, str],
+    columns: Sequence[str],
+    mean: bool = False,
+    own: tuple[str, ...] = (),
 ) -> Table:
     """What a figure's curves come to, as a table."""
+    styles = looks(own)
 
     def entry(method: str, column: str) -> Entry:
         value = (after if mean else last)(outcome, method, column)
         empty = value is None and outcome is not None and method in outcome.methods
         return Entry("\N{EN DASH}" if empty else value)
 
-    rows = tuple(Row(c or LOOKS[m].label, tuple(entry(m, column) for column in columns)) for m, c in methods.items())
+    rows = tuple(
+        TableRow(c or styles[m].label, tuple(entry(m, column) for column in columns)) for m, c in methods.items()
+    )
     title = f"Figure {name.removeprefix('fig')}, {when}"
     return Table(name, title, "", tuple((when, _NAMES[c]) for c in columns), rows)

@@ -1,17 +1,16 @@
 """One page with every exhibit: interactive plots, tables, claims. It needs no network."""
 
-import json
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 
-from mpt.experiments.figures import LOOKS, Figure, Panel
-from mpt.experiments.tables import MISSING, Entry, Table
-from mpt.report.html import legend
-from mpt.report.lines import Chart
-from mpt.report.numbers import Stat
-from mpt.report.page import POLICY, WIDE, series_style
-from mpt.report.svg import esc
-from mpt.report.words import score
+from mpt.base.seeds import Stat
+from mpt.base.text import score
+from mpt.experiments.figures import Figure, Panel
+from mpt.experiments.table import MISSING, Entry, Table
+from mpt.pages.document import WIDE, document
+from mpt.pages.html import legend
+from mpt.pages.lines import Chart
+from mpt.pages.styles import SeriesStyle
+from mpt.pages.svg import esc
 
 _STYLE = (
     ".chart .span{fill:none;stroke-width:1.4;opacity:.6;stroke:var(--c)}.cloud .mark{opacity:.55}"
@@ -23,7 +22,13 @@ _STYLE = (
 )
 
 
-def page(exhibits: Mapping[str, Table | Figure], claims: Table, sources: Sequence[str], scale: str) -> str:
+def page(
+    exhibits: Mapping[str, Table | Figure],
+    claims: Table,
+    sources: Sequence[str],
+    scale: str,
+    styles: Sequence[SeriesStyle],
+) -> str:
     """The page as text."""
     charts = {
         panel.name: panel.drawing
@@ -33,27 +38,16 @@ def page(exhibits: Mapping[str, Table | Figure], claims: Table, sources: Sequenc
         if isinstance(panel.drawing, Chart)
     }
     drawn = {line.key for chart in charts.values() for line in chart.lines}
-    shown = [look for look in LOOKS.values() if f"s{look.index}" in drawn]
-    data = json.dumps({name: chart.values() for name, chart in charts.items()}, separators=(",", ":"))
-    data = data.replace("<", "\\u003c").replace("&", "\\u0026")
-    resources = files("mpt.report")
-    style = (resources / "page.css").read_text(encoding="utf-8") + series_style(list(LOOKS.values())) + _STYLE
-    script = (resources / "page.js").read_text(encoding="utf-8")
+    shown = [look for look in styles if f"s{look.index}" in drawn]
     links = "".join(f'<a href="#{name}">{name}</a>' for name in (*exhibits, "claims"))
     sections = [_table(t) if isinstance(t, Table) else _figure(t) for t in exhibits.values()]
     about = "".join(f"<li>{esc(source)}</li>" for source in sources)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>The paper reproduced · MPT</title>\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n<style>\n{style}</style>\n</head>\n<body>\n'
-        f'<header><p class="over">Missing prototype tracking</p><h1>The paper&rsquo;s tables and figures</h1>'
+    header = (
+        '<header><p class="over">Missing prototype tracking</p><h1>The paper&rsquo;s tables and figures</h1>'
         f'<p class="facts">Scale {esc(scale)}. Made from:</p><ul class="small">{about}</ul><nav>{links}</nav></header>'
-        f"<section>{legend(shown)}<p>A name switches its method off and on in all plots.</p></section>\n"
-        + "\n".join(sections)
-        + _table(claims)
-        + f'\n<script type="application/json" id="data">{data}</script>\n'
-        + f"<script>\n{script}</script>\n</body>\n</html>\n"
     )
+    switches = f"<section>{legend(shown)}<p>A name switches its method off and on in all plots.</p></section>"
+    return document("The paper reproduced", [header, switches, *sections, _table(claims)], charts, styles, _STYLE)
 
 
 def _figure(figure: Figure) -> str:

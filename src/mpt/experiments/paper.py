@@ -1,6 +1,6 @@
 """What the paper states: the numbers of its tables and its claims, with the line of its source (mpt.tex)."""
 
-from mpt.report.numbers import Stat
+from mpt.base.seeds import Stat
 
 FRACTIONS = (0.01, 0.02, 0.05, 0.1)
 LABELS = {

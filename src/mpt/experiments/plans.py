@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Literal
 
-from mpt.config import make_config
+from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.data import Dataset
 from mpt.experiments.cells import Cell
 from mpt.experiments.sets import SetName, Source, loaded
+from mpt.methods import find_methods
+from mpt.runs.config import ConfigError, make_config
 
-Study = Literal["main", "preliminary", "loss", "departure", "beyond"]
+Study = Literal["main", "preliminary", "loss", "departure", "beyond", "own"]
 FURTHER = ("mpt-x",)
 """Methods beyond the paper that get a row of their own, from cells of their own: the study "beyond"."""
 
@@ -21,7 +23,7 @@ LIKE_FOR_LIKE = ("mpt-x:in-place", "mpt:outward", "oracle-train:outward")
 """MPT-X without Eq. (X10), and MPT and oracle-train with it."""
 
 PARTS = ("mpt:in-span", "mpt:stored-residual", "mpt:predicted", "mpt:measured", "mpt:trained")
-METHODS_OF: dict[Study, tuple[str, ...]] = {
+METHODS_OF: dict[str, tuple[str, ...]] = {
     "main": ("fedavg", *(m for m in TABLE if m not in FURTHER), "ldc:all", "remaining-mean", "oracle-train"),
     "preliminary": ("fedavg", "fedavg:live", "live", "remaining-mean", "mpt:in-span", "mpt:stored-residual", "mpt"),
     "loss": ("live", "remaining-mean"),
@@ -122,7 +124,7 @@ SCALES = {scale.name: scale for scale in (PAPER, QUICK)}
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CellSpec:
     """A cell as an exhibit asks for it, whatever data there is.
 
     Attributes:
@@ -142,18 +144,43 @@ class Wanted:
     depart_at: int | None = None
 
     @property
-    def further(self) -> "Wanted":
+    def further(self) -> "CellSpec":
         """The cell with the rows of `FURTHER` for a main one."""
         return replace(self, study="beyond")
 
+    @property
+    def own(self) -> "CellSpec":
+        """The cell with the rows of the user's own methods for a main one."""
+        return replace(self, study="own")
+
 
 @dataclass(frozen=True)
-class Lab:
-    """What a reproduction is made with: the scale, the data, how many seeds, and what the user sets besides."""
+class Grid:
+    """What a reproduction is made with.
+
+    Attributes:
+        scale: how large everything is.
+        sources: the data, by the paper's set.
+        seeds: how many.
+        own: methods beside the paper's, as `mpt run --methods` takes them; they are run in cells of their own.
+        models: whether cells keep their models.
+    """
 
     scale: Scale
     sources: Mapping[SetName, Source]
     seeds: int
+    own: tuple[str, ...] = ()
+    models: bool = True
+
+    @cached_property
+    def own_names(self) -> tuple[str, ...]:
+        """What the user's own methods are called in tables."""
+        made = find_methods(self.own, ridge=DEFAULT_RIDGE, cov_ridge=DEFAULT_COV_RIDGE)
+        names = tuple(method.name for method in made.values())
+        for name in names:
+            if any(name in methods for methods in METHODS_OF.values()):
+                raise ConfigError(f"methods: {name!r} is a row of the exhibits already, should have a name of its own")
+        return names
 
     def dataset(self, name: SetName, backbone: str = "cnn3") -> Dataset:
         """The samples of a set that has a source."""
@@ -174,15 +201,18 @@ class Lab:
         source = self.sources[name]
         return list(source.indices(self.dataset(name))[1:]) if source.further else []
 
-    def cell(self, wanted: Wanted) -> Cell | None:
+    def cell(self, wanted: CellSpec) -> Cell | None:
         """The run that a wanted cell is; None where its set has no source."""
         if wanted.set not in self.sources:
             return None
-        return _cell(self.scale.name, self.sources[wanted.set], self.seeds, wanted)
+        own = self.own if wanted.study == "own" else ()
+        return _cell(self.scale.name, self.sources[wanted.set], self.seeds, wanted, own, self.models)
 
 
 @cache
-def _cell(scale_name: str, source: Source, seeds: int, wanted: Wanted) -> Cell:
+def _cell(
+    scale_name: str, source: Source, seeds: int, wanted: CellSpec, own_methods: tuple[str, ...], models: bool
+) -> Cell:
     scale = SCALES[scale_name]
     own = dict(scale.backbones.get(wanted.backbone, {}))
     shown = wanted.study in ("preliminary", "loss") or (
@@ -197,7 +227,7 @@ def _cell(scale_name: str, source: Source, seeds: int, wanted: Wanted) -> Cell:
         "dataset": source.spec,
         "backbone": wanted.backbone,
         "remaining": wanted.remaining,
-        "methods": METHODS_OF[wanted.study],
+        "methods": own_methods or METHODS_OF[wanted.study],
         "rounds": depart_at + scale.window if wanted.study in ("preliminary", "loss") else rounds,
         "depart_at": depart_at,
         "epochs": scale.epochs,
@@ -206,6 +236,7 @@ def _cell(scale_name: str, source: Source, seeds: int, wanted: Wanted) -> Cell:
         "image_size": scale.image_size,
         "eval_every": 1 if shown else scale.eval_every,
         "seeds": seeds,
+        "models": models,
         **own,
     }
     if settings["eval_every"] == 1 or (wanted.backbone != "cnn3" and scale.slow_every % settings["eval_every"] == 0):

@@ -4,10 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mpt.report.lines import NARROW
-from mpt.report.rows import Look
-from mpt.report.scatter import Box, place
-from mpt.report.svg import FONT, Frame, decades, esc, mark, n, shortened, text, ticks, width_of
+from mpt.pages.lines import NARROW
+from mpt.pages.styles import SeriesStyle
+from mpt.pages.svg import FONT, Box, Frame, decades, esc, mark, n, place, shortened, text, ticks, width_of
 
 _STYLE = (
     "text{fill:#1a1e24;font-family:Helvetica,Arial,sans-serif}.tick{fill:#5a6470}.note{font-weight:600}"
@@ -21,7 +20,7 @@ _STYLE = (
 class Point:
     """A method at (x, y), with the range of y where it has one; x below or at 0 stands apart on a log axis."""
 
-    look: Look
+    look: SeriesStyle
     x: float
     y: float
     low: float | None = None
@@ -198,7 +197,7 @@ def _shade(index: int, of: int) -> str:
     return f"#{red:02x}{green:02x}{blue:02x}"
 
 
-def standalone(drawing: str, looks: Sequence[Look], caption: str) -> str:
+def standalone(drawing: str, looks: Sequence[SeriesStyle], caption: str) -> str:
     """A drawing as an SVG file: plain colours on white, no variables, and below it what it was made from."""
     colours = "".join(
         f".s{k.index} .line,.s{k.index} .leader,.s{k.index} .span{{stroke:{k.light}}}"

@@ -7,24 +7,25 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from mpt.config import ConfigError
-from mpt.experiments.cells import Store
+from mpt.base.files import write_atomically
+from mpt.experiments.cells import CellStore
 from mpt.experiments.claims import judged
 from mpt.experiments.exhibits import EXHIBITS, made
-from mpt.experiments.figures import LOOKS, Figure, drawn
+from mpt.experiments.figures import Figure, drawn, looks
 from mpt.experiments.page import page
-from mpt.experiments.plans import SCALES, Lab
+from mpt.experiments.plans import SCALES, Grid
 from mpt.experiments.plots import standalone
 from mpt.experiments.results import Results
 from mpt.experiments.sets import parse_sources
 from mpt.experiments.sweep import Swept, sweep
-from mpt.experiments.tables import Table
-from mpt.files import write_atomically
+from mpt.experiments.table import Table
+from mpt.runs.config import ConfigError
 
 SIZE = (720.0, 380.0)
 """Of the figures' files: about two columns of a paper."""
@@ -59,6 +60,8 @@ def reproduce(
     seconds: float | None = None,
     compute: bool = True,
     png: bool = False,
+    methods: Sequence[str] = (),
+    models: bool = True,
     console: Console | None = None,
     say: Callable[[str], None] = print,
 ) -> Reproduction:
@@ -75,6 +78,9 @@ def reproduce(
         seconds: after these no further cell is begun, and those that are running end; None: all are computed.
         compute: False: only show what is there.
         png: PNG files as well, where a program that draws SVG is installed.
+        methods: of your own, or further built-in ones, in cells of their own: a row in Tables 1 to 3, in Figures 4 and
+            5, and in the claims.
+        models: whether cells keep their models.
         console: for progress.
         say: takes a sentence for the user.
     """
@@ -85,15 +91,17 @@ def reproduce(
     if unknown or not names:
         what = repr(unknown[0]) if unknown else "none"
         raise ConfigError(f"exhibit: {what}, should be one of {', '.join(EXHIBITS)}, all")
-    if (seeds is not None and seeds < 1) or (jobs is not None and jobs < 1):
-        raise ConfigError(f"{'seeds' if seeds is not None and seeds < 1 else 'jobs'}: should be at least 1")
+    for word, count in (("seeds", seeds), ("jobs", jobs)):
+        if count is not None and count < 1:
+            raise ConfigError(f"{word}: {count}, should be at least 1")
     if seconds is not None and not seconds > 0:
         raise ConfigError(f"seconds: {seconds:g}, should be above 0")
     ordered = in_order(names)
     chosen = [n for n in EXHIBITS if n in ordered]
     sources = parse_sources(data, stand_ins=scale == "quick")
-    lab = Lab(SCALES[scale], sources, seeds or SCALES[scale].seeds)
-    results = Results(lab, Store(out / "cells"))
+    grid = Grid(SCALES[scale], sources, seeds or SCALES[scale].seeds, tuple(methods), models)
+    _ = grid.own_names  # says what is wrong with a method before anything is computed
+    results = Results(grid, CellStore(out / "cells"))
     wanted = [w for name in ordered for w in EXHIBITS[name].wanted(results)]
     swept = None
     if compute:
@@ -138,7 +146,7 @@ def _write(results: Results, names: Sequence[str], out: Path) -> list[Path]:
         written.append(out / name)
 
     exhibits = {name: made(name, results) for name in names}
-    sources = [source.full_label for source in results.lab.sources.values()]
+    sources = [source.full_label for source in results.grid.sources.values()]
     claims = judged(results)
     for name, thing in (*exhibits.items(), ("claims", claims)):
         table = thing if isinstance(thing, Table) else thing.table
@@ -147,15 +155,16 @@ def _write(results: Results, names: Sequence[str], out: Path) -> list[Path]:
             put(f"{table.name}.csv", table.csv())
             put(f"{table.name}.tex", table.latex())
         if isinstance(thing, Figure):
-            sets = dict.fromkeys(w.set for w in EXHIBITS[name].wanted(results) if w.set in results.lab.sources)
-            used = [results.lab.sources[s] for s in sets]
+            sets = dict.fromkeys(w.set for w in EXHIBITS[name].wanted(results) if w.set in results.grid.sources)
+            used = [results.grid.sources[s] for s in sets]
             shown = [s.short if used[1:] else s.label for s in used]  # one line has no room for several labels
-            caption = f"{'; '.join(shown)}, scale {results.lab.scale.name}"
+            caption = f"{'; '.join(shown)}, scale {results.grid.scale.name}"
             for panel in thing.panels:
                 if panel.drawing is not None:
                     drawing = drawn(panel.drawing, *SIZE)
-                    put(f"{panel.name}.svg", standalone(drawing, list(LOOKS.values()), caption))
-    put("index.html", page(exhibits, claims, sources, results.lab.scale.name))
+                    put(f"{panel.name}.svg", standalone(drawing, list(looks(results.grid.own_names).values()), caption))
+    styles = list(looks(results.grid.own_names).values())
+    put("index.html", page(exhibits, claims, sources, results.grid.scale.name, styles))
     return written
 
 
@@ -169,6 +178,7 @@ def _pngs(drawings: Sequence[Path], say: Callable[[str], None]) -> list[Path]:
     made = []
     for svg in drawings:
         target = svg.with_suffix(".png")
+        target.unlink(missing_ok=True)
         with tempfile.TemporaryDirectory() as place:
             if rsvg:
                 command = [rsvg, "--zoom=2", f"--output={target}", str(svg)]
@@ -180,8 +190,9 @@ def _pngs(drawings: Sequence[Path], say: Callable[[str], None]) -> list[Path]:
                 where = [f"--user-data-dir={place}", f"--window-size={width},{height}"]
                 shot = f"--screenshot={target.resolve()}"
                 command = [str(chromium), *flags, *where, shot, svg.resolve().as_uri()]
-            done = subprocess.run(command, capture_output=True, check=False, timeout=60)
-        if done.returncode or not target.exists():
+            with suppress(subprocess.TimeoutExpired):
+                subprocess.run(command, capture_output=True, check=False, timeout=60)
+        if not target.exists():
             say(f"png: {svg.name} could not be drawn by {Path(command[0]).name}")
         else:
             made.append(target)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from mpt.config import ConfigError
 from mpt.data import Dataset, load
 from mpt.data.request import split_options
+from mpt.runs.config import ConfigError
 
 SetName = Literal["nuimages", "car1000-coarse", "car1000-fine"]
 

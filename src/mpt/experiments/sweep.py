@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from mpt.experiments.cells import Cell, Store
+from mpt.experiments.cells import Cell, CellStore
 
 POLL = 1.0
 """Seconds between two looks at cells that other processes compute."""
@@ -41,7 +41,7 @@ class Swept:
 
 def sweep(
     cells: Sequence[Cell],
-    store: Store,
+    store: CellStore,
     *,
     jobs: int = 1,
     device: str = "auto",
@@ -78,7 +78,7 @@ def sweep(
 
 def work(
     cells: Sequence[Cell],
-    store: Store,
+    store: CellStore,
     device: str,
     started: float,
     report: Callable[[Message], None],
@@ -108,7 +108,7 @@ def work(
         waiting = taken
 
 
-def _compute(cell: Cell, store: Store, device: str, report: Callable[[Message], None]) -> None:
+def _compute(cell: Cell, store: CellStore, device: str, report: Callable[[Message], None]) -> None:
     begun = time.perf_counter()
     report(("begun", cell.key, None))
     parent = multiprocessing.parent_process()
@@ -116,7 +116,7 @@ def _compute(cell: Cell, store: Store, device: str, report: Callable[[Message], 
     def progress(seed: int, number: int, rows: Sequence[Any]) -> None:
         if parent is not None and not parent.is_alive():
             raise KeyboardInterrupt
-        f1 = {row.method: row.scores.rare_f1 for row in rows if row.method in SHOWN}
+        f1 = {row.method: row.f1 for row in rows if row.method in SHOWN}
         report(("round", cell.key, (seed, number, f1)))
 
     try:
@@ -128,7 +128,7 @@ def _compute(cell: Cell, store: Store, device: str, report: Callable[[Message], 
 
 
 def _spread(
-    cells: Sequence[Cell], store: Store, jobs: int, device: str, started: float, display: "Display", until: float
+    cells: Sequence[Cell], store: CellStore, jobs: int, device: str, started: float, display: "Display", until: float
 ) -> None:
     """The same in several processes."""
     context = multiprocessing.get_context("spawn")
@@ -174,7 +174,7 @@ def _worker(cells: list[Cell], path: Path, device: str, started: float, queue: A
 
     torch.set_num_threads(threads)
     try:
-        work(cells, Store(path), device, started, queue.put, until)
+        work(cells, CellStore(path), device, started, queue.put, until)
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -192,7 +192,7 @@ class Display:
     """Shows how far a sweep has come: bars on a terminal, elsewhere a line for every cell that ends."""
 
     cells: Sequence[Cell]
-    store: Store
+    store: CellStore
     console: Console
     computed: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)

@@ -11,7 +11,7 @@ import torch
 SMALL = 256
 """Up to this feature dimension the server's matrices are faster with one thread than with several that wait."""
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 
 class Background:
@@ -31,7 +31,7 @@ class Background:
         if self._worker is not None:
             self._worker.shutdown(cancel_futures=True)
 
-    def submit(self, work: Callable[[], Result]) -> Callable[[], Result]:
+    def submit(self, work: Callable[[], _Result]) -> Callable[[], _Result]:
         """Begin; calling what comes back waits for the result. All that is queued on the device is done before."""
         if self.device.type == "cuda":
             torch.cuda.current_stream(self.device).synchronize()
@@ -40,7 +40,7 @@ class Background:
             return lambda: result
         return self._worker.submit(self._on_a_stream, work).result
 
-    def _on_a_stream(self, work: Callable[[], Result]) -> Result:
+    def _on_a_stream(self, work: Callable[[], _Result]) -> _Result:
         assert self._stream is not None
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             result = work()

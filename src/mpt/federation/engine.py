@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import count, islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,24 +15,25 @@ from mpt.data import Dataset, Split
 from mpt.federation.background import Background, precisely
 from mpt.federation.features import Features
 from mpt.federation.grouped import Groups, chunks, group
-from mpt.federation.partition import Partition, PartitionError, by_vehicle, concentrate
+from mpt.federation.jobs import Job, Trainer, participants, train_plain
+from mpt.federation.measurement import Anchor, Measurement
+from mpt.federation.partition import Partition, PartitionRequest, make_partition
 from mpt.federation.plan import Plan
 from mpt.federation.presence import Presence
-from mpt.federation.rows import Row
+from mpt.federation.readouts import find_readouts
 from mpt.federation.scoring import evaluate
-from mpt.federation.state import Handle, JobKey, Model, State, Trained
+from mpt.federation.state import FederationState, Handle, JobKey, Model, NewModels
 from mpt.federation.trainers import fast_trainer
-from mpt.federation.trainings import TRAININGS, Job, Samples, Trainer, participants, train_plain
 from mpt.federation.view import ServerView, views
-from mpt.learning import Classifier, build, embed, numpy_generator
-from mpt.learning.folded import FoldedEmbedder
-from mpt.learning.graphed import can_be_graphed
+from mpt.learning import Classifier, Loss, Samples, build, embed, numpy_generator
+from mpt.learning.cpu_inference import CpuEmbedder
+from mpt.learning.cuda_graphs import draws_nothing
+from mpt.learning.losses import find_loss
 from mpt.learning.training import channels_last
-from mpt.methods import Method, find_method
-from mpt.methods.method import Training
+from mpt.methods import TRAININGS, Method, find_methods, find_training
 from mpt.scenario import PlanError, check_vehicles
 
-Progress = Callable[[int, Sequence[Row]], None]
+RoundProgress = Callable[[int, Sequence[Measurement]], None]
 """Called after every round with its number and its rows."""
 
 
@@ -40,22 +42,22 @@ def run(
     plan: Plan,
     *,
     device: str = "cpu",
-    progress: Progress | None = None,
+    progress: RoundProgress | None = None,
     trainer: Trainer | None = None,
-) -> list[Row]:
+) -> list[Measurement]:
     """All rows of one seed."""
     return run_together(dataset, [plan], device=device, progress=progress, trainer=trainer)[0]
 
 
-def rounds(federation: "Federation", state: State) -> Iterator[tuple[State, list[Row]]]:
+def rounds(federation: "Federation", state: FederationState) -> Iterator[tuple[FederationState, list[Measurement]]]:
     """The rounds after `state`, as `Federation.advance` gives them."""
     for (after,), (rows,) in rounds_together([federation], [state]):
         yield after, rows
 
 
 def rounds_together(
-    federations: Sequence["Federation"], states: Sequence[State]
-) -> Iterator[tuple[list[State], list[list[Row]]]]:
+    federations: Sequence["Federation"], states: Sequence[FederationState]
+) -> Iterator[tuple[list[FederationState], list[list[Measurement]]]]:
     """The rounds of several federations, which are in the same round and trained in one call of the first's trainer.
 
     On a GPU a round trains while the methods are read out of the one before it: training does not wait for them.
@@ -76,7 +78,7 @@ def rounds_together(
             coming = [f.trained(s, mine) for f, s, mine in zip(federations, coming, trained, strict=True)]
 
 
-def _train_together(federations: Sequence["Federation"], states: Sequence[State]) -> list[Trained]:
+def _train_together(federations: Sequence["Federation"], states: Sequence[FederationState]) -> list[NewModels]:
     jobs = [f.jobs(state) for f, state in zip(federations, states, strict=True)]
     first = federations[0]
     with precisely(first.plan.precision):
@@ -84,15 +86,17 @@ def _train_together(federations: Sequence["Federation"], states: Sequence[State]
     return [f.made(some, islice(models, len(some))) for f, some in zip(federations, jobs, strict=True)]
 
 
-def _begin_together(federations: Sequence["Federation"], states: Sequence[State], trained: Sequence[Trained]) -> None:
+def _begin_together(
+    federations: Sequence["Federation"], states: Sequence[FederationState], trained: Sequence[NewModels]
+) -> None:
     with precisely(federations[0].plan.precision):
         for federation, state, mine in zip(federations, states, trained, strict=True):
             federation.begin(state, mine)
 
 
 def _finish_together(
-    federations: Sequence["Federation"], states: Sequence[State], trained: Sequence[Trained]
-) -> list[tuple[State, list[Row]]]:
+    federations: Sequence["Federation"], states: Sequence[FederationState], trained: Sequence[NewModels]
+) -> list[tuple[FederationState, list[Measurement]]]:
     with precisely(federations[0].plan.precision):
         return [f.finish(state, mine) for f, state, mine in zip(federations, states, trained, strict=True)]
 
@@ -102,19 +106,19 @@ def run_together(
     plans: Sequence[Plan],
     *,
     device: str = "cpu",
-    progress: Progress | None = None,
+    progress: RoundProgress | None = None,
     trainer: Trainer | None = None,
     methods: Sequence[Method] = (),
-) -> list[list[Row]]:
+) -> list[list[Measurement]]:
     """All rows of several plans that share the backbone and the settings of training, advanced round by round.
 
     On a GPU all vehicles of all of them train side by side. `progress` gets the rows of all plans; `trainer` and
     `methods` stand in for those that the plans name.
     """
     federations = [Federation(dataset, plan, torch.device(device), trainer, methods) for plan in plans]
-    if len({(p.backbone, p.settings, p.rounds, p.engine, p.precision) for p in plans}) != 1:
+    if len({(p.backbone, p.training, p.rounds, p.engine, p.precision) for p in plans}) != 1:
         raise PlanError("plans: they differ in backbone, training, rounds, engine or precision, should be the same")
-    rows = [list[Row]() for _ in plans]
+    rows = [list[Measurement]() for _ in plans]
     for states, new in rounds_together(federations, [f.start() for f in federations]):
         for mine, some in zip(rows, new, strict=True):
             mine.extend(some)
@@ -138,50 +142,48 @@ class Federation:
     device: torch.device
     trainer: Trainer | None = None
     methods: Sequence[Method] = ()
-    record: Callable[[int, Mapping[Training, ServerView]], None] | None = None
+    record: Callable[[int, Mapping[str, ServerView]], None] | None = None
     partition: Partition = field(init=False)
     _numbers: Iterator[int] = field(default_factory=count, init=False)
     _earlier: dict[Handle, Features] = field(default_factory=dict, init=False)
     _begun: dict[Handle, Features] = field(default_factory=dict, init=False)
     _groups: tuple[tuple[int, ...], Groups | None] = field(default=((), None), init=False)
     _loaded: Model | None = field(default=None, init=False)
-    _folded: FoldedEmbedder | None = field(default=None, init=False)
+    _cpu_embedder: CpuEmbedder | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         plan, dataset = self.plan, self.dataset
-        self.methods = self.methods or [
-            find_method(name, ridge=plan.ridge, cov_ridge=plan.cov_ridge) for name in plan.methods
-        ]
+        chosen = {} if self.methods else find_methods(plan.methods, ridge=plan.ridge, cov_ridge=plan.cov_ridge)
+        self.methods = self.methods or list(chosen.values())
+        find_readouts(plan.readout)
         self.partition = self._partition()
-        self.labels = {v: dataset.train.labels[held] for v, held in self.partition.holdings.items()}
-        check_vehicles(plan.events, self.labels, self.partition.owner)
+        self.labels = {v: dataset.train.labels[held] for v, held in self.partition.indices.items()}
+        check_vehicles(plan.event_list, self.labels, self.partition.owner)
         self.presence = Presence(plan, tuple(self.labels), self.partition.owner)
-        self.trainings = tuple(t for t in TRAININGS if any(m.training == t for m in self.methods))
+        read = dict.fromkeys(method.training for method in self.methods)
+        self.trainings = (*(t for t in TRAININGS if t in read), *(t for t in read if t not in TRAININGS))
+        self.losses: dict[str, Loss] = {t: find_loss(find_training(t).loss or plan.loss) for t in self.trainings}
         self._check_somebody_trains()
 
     def _partition(self) -> Partition:
         plan, train = self.plan, self.dataset.train
-        if plan.partition == "vehicle":
-            if train.vehicles is None:
-                raise PartitionError(
-                    f"partition: vehicle, but {self.dataset.name} does not say which vehicle recorded a sample, should "
-                    "be concentrate, or the dataset one such as nuimages:ROOT"
-                )
-            return by_vehicle(train.labels, plan.rare, train.vehicles)
-        return concentrate(
+        request = PartitionRequest(
             train.labels,
             plan.rare,
             vehicles=plan.vehicles or self.dataset.num_classes,
             remaining=plan.remaining,
             rng=numpy_generator(plan.seed, "partition"),
             dirichlet=plan.dirichlet,
+            recorded_by=train.vehicles,
+            dataset=self.dataset.name,
         )
+        return make_partition(plan.partition, request)
 
     @cached_property
     def vehicles(self) -> dict[int, Samples]:
         """Each vehicle's training samples, on the device."""
         images, labels = self._on_device(self.dataset.train)
-        places = {v: torch.from_numpy(held).to(self.device) for v, held in self.partition.holdings.items()}
+        places = {v: torch.from_numpy(held).to(self.device) for v, held in self.partition.indices.items()}
         return {v: Samples(images[held], labels[held]) for v, held in places.items()}
 
     @cached_property
@@ -221,9 +223,9 @@ class Federation:
             return self.trainer
         if self.plan.engine == "plain":
             return train_plain
-        batches = len(self.dataset.train.labels) // self.plan.settings.batch_size
-        steps = len(self.trainings) * self.plan.rounds * self.plan.settings.epochs * batches
-        return fast_trainer(self.model, self.plan.settings, self.plan.precision, steps)
+        batches = len(self.dataset.train.labels) // self.plan.batch_size
+        steps = len(self.trainings) * self.plan.rounds * self.plan.epochs * batches
+        return fast_trainer(self.model, self.plan.training, self.plan.precision, steps)
 
     def _build(self) -> Classifier:
         _, size, channels = self.dataset.image_shape
@@ -236,17 +238,17 @@ class Federation:
         )
         return made.to(self.device)
 
-    def start(self) -> State:
+    def start(self) -> FederationState:
         """Before the first round: one new model for all trainings."""
         fresh = Model(Handle(0, next(self._numbers)), dict(self._build().state_dict()))
-        return State(0, dict.fromkeys(self.trainings, fresh))
+        return FederationState(0, dict.fromkeys(self.trainings, fresh))
 
-    def advance(self, state: State) -> tuple[State, list[Row]]:
+    def advance(self, state: FederationState) -> tuple[FederationState, list[Measurement]]:
         """The next round, and its rows in the order of the methods; none where the plan does not read it out."""
         jobs = self.jobs(state)
         return self.finish(state, self.made(jobs, self.train(self.model, list(jobs.values()))))
 
-    def jobs(self, state: State) -> dict[JobKey, Job]:
+    def jobs(self, state: FederationState) -> dict[JobKey, Job]:
         """What is to be trained in the next round; trainings that do not differ share a job."""
         number = state.round + 1
         if number > self.plan.rounds:
@@ -257,21 +259,21 @@ class Federation:
             samples = self.without_rare if key.held_out else self.vehicles
             chosen = {v: samples[v] for v in key.who}
             start = state.models[training].tensors
-            jobs[key] = Job(start, chosen, self.plan.settings, self.plan.seed, number, key.calibrates)
+            jobs[key] = Job(start, chosen, self.plan.training, self.plan.seed, number, key.loss)
         return jobs
 
-    def made(self, jobs: Mapping[JobKey, Job], trained: Iterable[dict[str, Tensor]]) -> Trained:
+    def made(self, jobs: Mapping[JobKey, Job], trained: Iterable[dict[str, Tensor]]) -> NewModels:
         """What a trainer gave for the jobs of a round, one state dict a job, as models."""
         return {
             key: Model(Handle(job.round, next(self._numbers)), tensors)
             for (key, job), tensors in zip(jobs.items(), trained, strict=True)
         }
 
-    def trained(self, state: State, trained: Trained) -> State:
+    def trained(self, state: FederationState, trained: NewModels) -> FederationState:
         """The next round before any method has looked at it: enough to go on training."""
-        return State(state.round + 1, {t: trained[self._key(state, t)] for t in self.trainings})
+        return FederationState(state.round + 1, {t: trained[self._key(state, t)] for t in self.trainings})
 
-    def begin(self, state: State, trained: Trained) -> None:
+    def begin(self, state: FederationState, trained: NewModels) -> None:
         """Before `finish`: on a GPU, begin to embed what the next round is read out of."""
         if self.device.type == "cpu" or not self.plan.evaluates(state.round + 1):
             return
@@ -279,35 +281,44 @@ class Federation:
             features = self._begun[model.handle] = self._features(model)
             features.begin(self.presence.here(training, state.round + 1))
 
-    def finish(self, state: State, trained: Trained) -> tuple[State, list[Row]]:
+    def finish(self, state: FederationState, trained: NewModels) -> tuple[FederationState, list[Measurement]]:
         """The next round, given its new global models."""
         number, models = state.round + 1, self.trained(state, trained).models
         earlier = models if number == self.plan.depart_at else state.earlier
         if not self.plan.evaluates(number):
-            return State(number, models, earlier, state.kept, state.anchor), []
+            return FederationState(number, models, earlier, state.method_states, state.anchor), []
+        rows, states, anchor = self.read_out(number, models, earlier, state.method_states, state.anchor)
+        return FederationState(number, models, earlier, states, anchor), rows
+
+    def read_out(
+        self,
+        number: int,
+        models: Mapping[str, Model],
+        earlier: Mapping[str, Model],
+        states: Mapping[str, Any],
+        anchor: Anchor | None,
+    ) -> tuple[list[Measurement], dict[str, Any], Anchor | None]:
+        """The rows of an evaluated round, given its models and those of the departure; with what goes on from them."""
         seen = self._seen(number, models, earlier)
         if self.record is not None:
             self.record(number, seen)
-        rows, kept, anchor = evaluate(self.plan, number, self.methods, seen, state.kept, state.anchor)
-        return State(number, models, earlier, kept, anchor), rows
+        return evaluate(self.plan, number, self.methods, seen, states, anchor)
 
-    def participants(self, training: Training, number: int) -> tuple[int, ...]:
+    def participants(self, training: str, number: int) -> tuple[int, ...]:
         """The vehicles that train in this round."""
         here = self.presence.here(training, number)
         return participants(here, self.plan.participation, seed=self.plan.seed, round=number)
 
-    def _key(self, state: State, training: Training) -> JobKey:
+    def _key(self, state: FederationState, training: str) -> JobKey:
         number = state.round + 1
         return JobKey(
             state.models[training].handle,
             self.participants(training, number),
             self.presence.holds_out(training, number),
-            TRAININGS[training].calibrates,
+            self.losses[training],
         )
 
-    def _seen(
-        self, number: int, models: Mapping[Training, Model], earlier: Mapping[Training, Model]
-    ) -> dict[Training, ServerView]:
+    def _seen(self, number: int, models: Mapping[str, Model], earlier: Mapping[str, Model]) -> dict[str, ServerView]:
         """What the server sees of each training; trainings that do not differ share it."""
         self._earlier = {m.handle: self._features(m) for m in earlier.values()}
         features = {m.handle: self._features(m) for m in models.values()}
@@ -323,18 +334,18 @@ class Federation:
         """(N, d) features of each of several lots of images that are on the device, in float64."""
         if self._loaded != model:
             self._embedder.load_state_dict(model.tensors)
-            self._folded = FoldedEmbedder(self._embedder) if self._folds else None
+            self._cpu_embedder = CpuEmbedder(self._embedder) if self._embeds_on_cpu else None
             self._loaded = model
-        if self._folded is not None:
-            return [rows.double() for rows in self._folded.many(several)]
+        if self._cpu_embedder is not None:
+            return [rows.double() for rows in self._cpu_embedder.many(several)]
         if len(several) > 1 and self.device.type != "cpu":
             joined = embed(self._embedder, torch.cat(several)).double()
             return list(torch.split(joined, [len(images) for images in several]))
         return [embed(self._embedder, images).double() for images in several]
 
     @cached_property
-    def _folds(self) -> bool:
-        return self.plan.engine == "fast" and self.device.type == "cpu" and can_be_graphed(self._embedder)
+    def _embeds_on_cpu(self) -> bool:
+        return self.plan.engine == "fast" and self.device.type == "cpu" and draws_nothing(self._embedder)
 
     def groups(self, vehicle: int, here: tuple[int, ...]) -> Groups:
         """The vehicles whose statistics are made together with this one's, among those that are present."""

@@ -1,10 +1,11 @@
-"""How well the rare class, and all the others, are recognised."""
+"""How well each class is recognised."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
-from mpt.core.validation import Ints
+from mpt.core.validation import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -12,22 +13,27 @@ class Scores:
     """Recognition on the test samples.
 
     Attributes:
-        rare_f1: harmonic mean of the rare class's precision and recall; 0 where it is never predicted rightly.
-        rare_precision: 0 where the class is never predicted.
-        rare_recall: of its test samples.
+        f1: (C,), harmonic mean of a class's precision and recall; 0 where it is never predicted rightly.
+        precision: (C,), 0 where the class is never predicted.
+        recall: (C,), of its test samples; 0 where it has none.
         accuracy: of all test samples.
-        balanced_accuracy: mean recall over the classes.
-        others_accuracy: mean recall over all classes but the rare one.
+        balanced_accuracy: mean recall over the classes that have test samples.
+        others_accuracy: the same without the departing ones.
         confusion: (C, C) int64, test samples by label and prediction.
     """
 
-    rare_f1: float
-    rare_precision: float
-    rare_recall: float
+    f1: Floats
+    precision: Floats
+    recall: Floats
     accuracy: float
     balanced_accuracy: float
     others_accuracy: float
     confusion: Ints
+
+    @property
+    def tested(self) -> list[int]:
+        """The classes that have test samples."""
+        return [int(c) for c in np.flatnonzero(self.confusion.sum(axis=1))]
 
 
 def confusion_matrix(predicted: Ints, labels: Ints, num_classes: int) -> Ints:
@@ -36,18 +42,17 @@ def confusion_matrix(predicted: Ints, labels: Ints, num_classes: int) -> Ints:
     return counted.reshape(num_classes, num_classes)
 
 
-def score(confusion: Ints, rare: int) -> Scores:
+def score(confusion: Ints, departing: Collection[int] = ()) -> Scores:
     """`Scores` of a confusion matrix (C, C), labels by predictions."""
-    hits, called, present = confusion[rare, rare], confusion[:, rare].sum(), confusion[rare].sum()
-    totals = confusion.sum(axis=1)
-    tested = totals > 0
-    recalls = confusion.diagonal()[tested] / totals[tested]
-    others = recalls[np.flatnonzero(tested) != rare]
+    hits, called, present = confusion.diagonal(), confusion.sum(axis=0), confusion.sum(axis=1)
+    tested = present > 0
+    recalls = hits[tested] / present[tested]
+    others = recalls[~np.isin(np.flatnonzero(tested), list(departing))]
     return Scores(
-        rare_f1=float(2 * hits / (called + present)) if called + present else 0.0,
-        rare_precision=float(hits / called) if called else 0.0,
-        rare_recall=float(hits / present) if present else 0.0,
-        accuracy=float(confusion.trace() / max(totals.sum(), 1)),
+        f1=2 * hits / np.maximum(called + present, 1),
+        precision=hits / np.maximum(called, 1),
+        recall=hits / np.maximum(present, 1),
+        accuracy=float(hits.sum() / max(present.sum(), 1)),
         balanced_accuracy=float(recalls.mean()),
         others_accuracy=float(others.mean()) if len(others) else 0.0,
         confusion=confusion,

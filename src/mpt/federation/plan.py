@@ -1,79 +1,118 @@
-"""Everything that determines the numbers of one seed, as one frozen dataclass without dependencies."""
+"""A federation on one machine, as settings: each with its default, what it means and what it may be. No torch."""
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Literal
 
+from mpt.base.settings import check, like, setting
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
-from mpt.learning import Settings
-from mpt.scenario import Event, PlanError, check_rounds
+from mpt.learning.settings import TrainingSettings
+from mpt.scenario import Event, PlanError, check_rounds, parse_events
 
-Engine = Literal["fast", "plain"]
-PartitionName = Literal["concentrate", "vehicle"]
 Precision = Literal["auto", "float32", "tf32", "bfloat16"]
-ReadoutName = Literal["mahalanobis", "diagonal", "euclidean", "cosine"]
+DEFAULT_METHODS = (
+    "fedavg",
+    "ccvr",
+    "icarl",
+    "sdc",
+    "ldc",
+    "frozen",
+    "remaining-mean",
+    "mpt",
+    "mpt-lite",
+    "oracle-train",
+)
+DEFAULT_READOUT = ("mahalanobis",)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The paper's scenario, by default: one of as many vehicles as classes leaves after round 15 of 100.
+class FederationSettings:
+    """The paper's scenario, by default: one of as many vehicles as classes leaves after round 15 of 100."""
 
-    Attributes:
-        rare: index of the class that departs.
-        methods: names, or `path.py:Class`.
-        backbone: as `mpt.learning.build` takes it.
-        partition: "concentrate" spreads the samples so that one vehicle holds the rare class; "vehicle" leaves them
-            with the vehicles that recorded them, and `vehicles`, `remaining` and `dirichlet` do not count.
-        vehicles: how many; None: as many as classes.
-        remaining: fraction of the rare class that stays behind.
-        dirichlet: concentration of the other classes' split; None: even.
-        participation: fraction of the present vehicles that train in a round, chosen anew every round.
-        rounds: of training and averaging.
-        depart_at: the last round with the departing vehicle; at least one round comes after it.
-        events: other vehicles that join or leave.
-        eval_every: methods are read out in every so many rounds, in the round of the departure, and in the last.
-        slow_every: the same for methods that are `slow`, such as CCVR, which trains a head; None: as the others.
-        readouts: for methods whose outcome is a prototype.
-        ridge: lambda of MPT, relative.
-        cov_ridge: lambda_Sigma of MPT and of the Mahalanobis readout.
-        settings: of local training.
-        seed: of everything that is drawn.
-        engine: "plain" is the reference loop, "fast" does the same faster.
-        precision: of the fast engine on a GPU; "auto" is bfloat16 with float32 parameters and sums.
-    """
-
-    rare: int
-    methods: tuple[str, ...]
-    backbone: str = "cnn3"
-    partition: PartitionName = "concentrate"
-    vehicles: int | None = None
-    remaining: float = 0.02
-    dirichlet: float | None = None
-    participation: float = 1.0
-    rounds: int = 100
-    depart_at: int = 15
-    events: tuple[Event, ...] = ()
-    eval_every: int = 5
-    slow_every: int | None = None
-    readouts: tuple[ReadoutName, ...] = ("mahalanobis",)
-    ridge: float = DEFAULT_RIDGE
-    cov_ridge: float = DEFAULT_COV_RIDGE
-    settings: Settings = field(default_factory=Settings)
-    seed: int = 0
-    engine: Engine = "fast"
-    precision: Precision = "auto"
+    methods: tuple[str, ...] = setting(DEFAULT_METHODS, "names as in `mpt methods`, or path.py:Class")
+    backbone: str = setting(
+        "cnn3", "as in `mpt backbones`: cnn3, resnet18, mobilenetv3, vit-tiny, timm:NAME, torchvision:NAME, or "
+        "path.py:function"
+    )  # fmt: skip
+    partition: str = setting(
+        "concentrate",
+        "who holds what: concentrate, vehicle (who recorded it, as nuimages says), or path.py:function",
+    )
+    vehicles: int | None = setting(None, "default: as many as classes", least=2)
+    remaining: float = setting(0.02, "fraction of the rare class that stays behind", least=0, below=1)
+    dirichlet: float | None = setting(None, "uneven split of the other classes; default: even", above=0)
+    participation: float = setting(1.0, "share of the vehicles that train in a round", above=0, most=1)
+    rounds: int = setting(100, "of training and averaging", least=2)
+    depart_at: int = setting(15, "the last round with the departing vehicle", least=1)
+    events: str = setting("", "vehicles that join or leave besides, such as 'leave 3 after 20, join 4 at 30'")
+    eval_every: int = setting(5, "read the methods out in every so many rounds", least=1)
+    slow_every: int | None = setting(None, "the same for ccvr and ldc; default: as the others", least=1)
+    epochs: int = like(TrainingSettings, "epochs", least=1)
+    lr: float = like(TrainingSettings, "lr")
+    batch_size: int = like(TrainingSettings, "batch_size")
+    augment: str = like(TrainingSettings, "augment")
+    loss: str = setting("cross-entropy", "what vehicles minimise: as in `mpt losses`, or path.py:function")
+    readout: tuple[str, ...] = setting(
+        DEFAULT_READOUT, "where a method gives a prototype: as in `mpt readouts`, or path.py:Class"
+    )
+    ridge: float = setting(DEFAULT_RIDGE, "lambda of Eq. (1), relative", least=0)
+    cov_ridge: float = setting(DEFAULT_COV_RIDGE, "lambda_Sigma of Eq. (3)", least=0)
+    engine: str = setting("fast", "fast, or plain: the reference loop", choices=("fast", "plain"))
+    precision: Literal["auto", "float32", "tf32", "bfloat16"] = setting(
+        "auto",
+        "of the fast engine on a GPU: auto (bfloat16), bfloat16, tf32, float32",
+        choices=("auto", "float32", "tf32", "bfloat16"),
+    )
 
     def __post_init__(self) -> None:
-        if not 1 <= self.depart_at < self.rounds:
-            raise PlanError(f"depart_at: {self.depart_at}, should be at least 1 and below {self.rounds}, the rounds")
-        if not 0 < self.participation <= 1:
-            raise PlanError(f"participation: {self.participation}, should be above 0 and at most 1")
-        if self.eval_every < 1:
-            raise PlanError(f"eval_every: {self.eval_every}, should be at least 1")
-        if self.slow_every is not None and (self.slow_every < 1 or self.slow_every % self.eval_every):
+        check(self, PlanError)
+        for name in ("methods", "readout"):
+            chosen = getattr(self, name)
+            if not chosen:
+                raise PlanError(f"{name}: none, should be at least one")
+            twice = [one for one in chosen if chosen.count(one) > 1]
+            if twice:
+                raise PlanError(f"{name}: {twice[0]!r} is there twice, should differ from each other")
+        if self.slow_every is not None and self.slow_every % self.eval_every:
             raise PlanError(f"slow_every: {self.slow_every}, should be a multiple of eval_every, {self.eval_every}")
-        check_rounds(self.events, self.rounds)
+        if self.depart_at >= self.rounds:
+            raise PlanError(f"depart_at: {self.depart_at}, should be below {self.rounds}, the number of rounds")
+        check_rounds(self.event_list, self.rounds)
+        for name in ("vehicles", "remaining", "dirichlet") if self.partition == "vehicle" else ():
+            default = next(f.default for f in fields(FederationSettings) if f.name == name)
+            if getattr(self, name) != default:
+                raise PlanError(f"{name}: {getattr(self, name)}, should be left out with partition vehicle")
+
+    @cached_property
+    def event_list(self) -> tuple[Event, ...]:
+        """The events, read."""
+        return parse_events(self.events)
+
+    @property
+    def training(self) -> TrainingSettings:
+        """Of local training."""
+        return TrainingSettings(epochs=self.epochs, lr=self.lr, batch_size=self.batch_size, augment=self.augment)
 
     def evaluates(self, round: int, *, slow: bool = False) -> bool:
         """Whether methods, or those that are slow, are read out in this round."""
         every = self.slow_every if slow and self.slow_every is not None else self.eval_every
         return round in (self.depart_at, self.rounds) or round % every == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(FederationSettings):
+    """Everything that determines the numbers of one seed.
+
+    Attributes:
+        rare: index of the class that departs.
+        seed: of everything that is drawn.
+    """
+
+    rare: int
+    seed: int = 0
+
+    @classmethod
+    def of(cls, settings: FederationSettings, rare: int, seed: int) -> "Plan":
+        """With the settings of a run."""
+        chosen: dict[str, Any] = {f.name: getattr(settings, f.name) for f in fields(FederationSettings)}
+        return cls(**chosen, rare=rare, seed=seed)

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from mpt.federation.plan import Plan
-from mpt.federation.trainings import TRAININGS
-from mpt.methods.method import Training
+from mpt.methods import find_training
 from mpt.scenario import Event, departure, left_after, present
 
 
@@ -22,23 +21,23 @@ class Presence:
     vehicles: tuple[int, ...]
     owner: int
 
-    def events(self, training: Training) -> tuple[Event, ...]:
+    def events(self, training: str) -> tuple[Event, ...]:
         """Who comes and goes in a training."""
         gone = departure(self.owner, after=self.plan.depart_at)
-        return self.plan.events + (gone if TRAININGS[training].departs else ())
+        return self.plan.event_list + (gone if find_training(training).departs else ())
 
-    def gone(self, training: Training, number: int) -> bool:
+    def gone(self, training: str, number: int) -> bool:
         """Whether the departing vehicle has left before this round."""
-        return TRAININGS[training].departs and number > self.plan.depart_at
+        return find_training(training).departs and number > self.plan.depart_at
 
-    def holds_out(self, training: Training, number: int) -> bool:
+    def holds_out(self, training: str, number: int) -> bool:
         """Whether the remaining samples are held out of this round."""
-        return TRAININGS[training].holds_out and self.gone(training, number)
+        return find_training(training).holds_out and self.gone(training, number)
 
-    def here(self, training: Training, number: int) -> tuple[int, ...]:
+    def here(self, training: str, number: int) -> tuple[int, ...]:
         """The vehicles that are there in this round."""
         return present(self.vehicles, self.events(training), number)
 
-    def leaving(self, training: Training, number: int) -> tuple[int, ...]:
+    def leaving(self, training: str, number: int) -> tuple[int, ...]:
         """Those whose last round it is."""
         return left_after(self.events(training), number)

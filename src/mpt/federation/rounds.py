@@ -7,7 +7,7 @@ from functools import partial
 from itertools import chain
 
 from mpt.core import ClassStatistics, CrossStatistics, StatisticsError
-from mpt.core.cross import Still
+from mpt.core.cross import StaticPart
 from mpt.core.validation import Floats
 from mpt.methods.method import Cost
 from mpt.protocol.cross_request import CrossRequest
@@ -130,8 +130,8 @@ class Channel:
             sums = {name: sums[name] + made[name] for name in made} if sums else made
         return sums
 
-    def cross(self, request: CrossRequest, known: Mapping[bytes, Still]) -> Iterator[CrossStatistics]:
-        """Everybody's cross moments, each as it arrives, completed from the still parts that the server has."""
+    def cross(self, request: CrossRequest, known: Mapping[bytes, StaticPart]) -> Iterator[CrossStatistics]:
+        """Everybody's cross moments, each as it arrives, completed from the static parts that the server has."""
         question = request.to_bytes()
         for answer in self._asked(question, lambda local: local.answer_cross(CrossRequest.from_bytes(question))):
             yield request.read(answer, known)

@@ -1,43 +1,38 @@
 """One evaluated round: methods are let look at it, and what they make of it is measured."""
 
 import copy
-import sysconfig
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpt.core import StatisticsError
+from mpt.base.extensions import own_code
 from mpt.core.validation import Floats
 from mpt.core.value import Value
 from mpt.federation.background import few_threads
+from mpt.federation.measurement import Anchor, Drift, Measurement
 from mpt.federation.metrics import Scores, score
 from mpt.federation.plan import Plan
+from mpt.federation.readouts import OWN, find_readouts, needs_covariance
 from mpt.federation.rounds import Channel
-from mpt.federation.rows import Anchor, Drift, Row
-from mpt.federation.trainings import TRAININGS
 from mpt.federation.view import ServerView
-from mpt.methods import Cost, Method, MethodError, Now, Traits
-from mpt.methods.icarl import Cosine
-from mpt.methods.method import Readout, Training
+from mpt.methods import Cost, Method, MethodError, RoundContext, Traits, find_training
+from mpt.methods.method import Readout
 
 
 def evaluate(
     plan: Plan,
     number: int,
     methods: Sequence[Method],
-    seen: Mapping[Training, ServerView],
-    kept: Mapping[str, Any],
+    seen: Mapping[str, ServerView],
+    states: Mapping[str, Any],
     anchor: Anchor | None,
-) -> tuple[list[Row], dict[str, Any], Anchor | None]:
-    """The rows of a round in the order of the methods, what they keep from now on, and the anchor from now on."""
-    unscored, kept, held_out = list[Unscored](), dict(kept), seen.get("held-out")
+) -> tuple[list[Measurement], dict[str, Any], Anchor | None]:
+    """The rows of a round in the order of the methods, their states from now on, and the anchor from now on."""
+    unscored, states, held_out = list[Unscored](), dict(states), seen.get("held-out")
     with few_threads(next(iter(seen.values())).features.head[0].shape[1]):
         scorer = MethodScorer(plan, number)
         if held_out is not None and number == plan.depart_at:
@@ -47,18 +42,18 @@ def evaluate(
             if Traits.of(method).slow and not plan.evaluates(number, slow=True):
                 continue
             mine = drift if method.training == "held-out" else None
-            unscored.extend(scorer.rows(method, seen[method.training], kept, mine))
+            unscored.extend(scorer.rows(method, seen[method.training], states, mine))
         confusions = {
             one: iter(one.features.confusions([u.readout for u in unscored if u.seen is one])) for one in seen.values()
         }
-    rows = [u.row(score(next(confusions[u.seen]), plan.rare)) for u in unscored]
-    return rows, kept, anchor
+    rows = [u.row(score(next(confusions[u.seen]), (plan.rare,))) for u in unscored]
+    return rows, states, anchor
 
 
 class Unscored(NamedTuple):
     """A row before its readout has been applied to the test samples: those of one model are applied together."""
 
-    row: Callable[[Scores], Row]
+    row: Callable[[Scores], Measurement]
     seen: ServerView
     readout: Readout
 
@@ -70,16 +65,16 @@ class MethodScorer:
     plan: Plan
     number: int
 
-    def rows(self, method: Method, seen: ServerView, kept: dict[str, Any], drift: Drift | None) -> list[Unscored]:
-        """The method's rows, one a readout; what it keeps is put into `kept`."""
+    def rows(self, method: Method, seen: ServerView, states: dict[str, Any], drift: Drift | None) -> list[Unscored]:
+        """The method's rows, one a readout; what it keeps is put into `states`."""
         cost = Cost()
         channel = seen.exchange.channel(cost)
-        now = seen.now(channel)
+        context = seen.context(channel)
         start, waited = time.perf_counter(), seen.waited
-        if self.number == self.plan.depart_at and TRAININGS[method.training].departs:
-            with _said(method.name):
-                kept[method.name] = method.depart(now)
-        outcome = self._outcome(method, now, seen, kept)
+        if self.number == self.plan.depart_at and find_training(method.training).departs:
+            with own_code(f"method: {method.name}", MethodError):
+                states[method.name] = method.depart(context)
+        outcome = self._outcome(method, context, seen, states)
         cost.server_seconds = time.perf_counter() - start - (seen.waited - waited) + channel.spared
         distance = errors = None
         if isinstance(outcome, np.ndarray) and np.isfinite(outcome).all():
@@ -88,30 +83,35 @@ class MethodScorer:
         outward = Traits.of(method).outward and self._gone(method)
         for name, readout in self._readouts(outcome, seen, outward):
             row = partial(
-                Row,
+                Measurement,
                 self.plan.seed,
                 self.number,
                 method.name,
                 name,
+                self.plan.rare,
+                self._gone(method),
                 prototype_distance=distance,
                 cost=cost,
-                readout_cost=Cost() if name == "own" else readout_cost(name, now, channel),
-                notes=dict(now.notes),
+                readout_cost=Cost() if name == OWN else self._readout_cost(name, context, channel),
+                notes=dict(context.notes),
                 drift=drift,
                 span_errors=errors,
+                applied=readout if self.number in (self.plan.depart_at, self.plan.rounds) else None,
             )
             rows.append(Unscored(row, seen, readout))
         return rows
 
-    def _outcome(self, method: Method, now: Now, seen: ServerView, kept: dict[str, Any]) -> Floats | Readout:
+    def _outcome(
+        self, method: Method, context: RoundContext, seen: ServerView, states: dict[str, Any]
+    ) -> Floats | Readout:
         """What the method makes of this round; while the class is there, prototype methods measure it directly."""
         if self._gone(method) or not Traits.of(method).needs_departure:
-            mine = kept.get(method.name)
+            mine = states.get(method.name)
             mine = mine if isinstance(mine, Value) else copy.deepcopy(mine)
-            with _said(method.name):
-                kept[method.name], outcome = method.track(mine, now)
+            with own_code(f"method: {method.name}", MethodError):
+                states[method.name], outcome = method.track(mine, context)
             shape = np.shape(outcome) if isinstance(outcome, np.ndarray) else None
-            if shape != (len(now.head[0][0]),) and not hasattr(outcome, "predict"):
+            if shape != (len(context.head[0][0]),) and not hasattr(outcome, "predict"):
                 what = type(outcome).__name__ if shape is None else f"an array of shape {shape}"
                 raise MethodError(f"method: {method.name} gave {what}, should be a prototype (d,) or have predict()")
             return outcome
@@ -119,50 +119,26 @@ class MethodScorer:
         return observed
 
     def _gone(self, method: Method) -> bool:
-        return TRAININGS[method.training].departs and self.number > self.plan.depart_at
+        return find_training(method.training).departs and self.number > self.plan.depart_at
 
     def _readouts(self, outcome: Floats | Readout, seen: ServerView, outward: bool) -> Iterator[tuple[str, Readout]]:
         if not isinstance(outcome, np.ndarray):
-            yield "own", outcome
+            yield OWN, outcome
             return
         prototypes = seen.stats.means
         prototypes[self.plan.rare] = outcome
-        for name in self.plan.readouts:
-            if name == "cosine":
-                yield name, Cosine(prototypes)
-            else:
-                nearest = seen.nearest(name, prototypes)
-                yield name, nearest.outwards(self.plan.rare) if outward else nearest
+        for name in find_readouts(self.plan.readout):
+            with own_code(f"readout: {name}", MethodError):
+                made: Any = seen.readout(name, prototypes)
+                yield name, made.outwards(self.plan.rare) if outward and hasattr(made, "outwards") else made
 
+    def _readout_cost(self, name: str, context: RoundContext, channel: Channel) -> Cost:
+        """What a readout of prototypes needs beyond the statistics that the method has asked for in this round.
 
-@contextmanager
-def _said(name: str) -> Iterator[None]:
-    """What a method raises, as a sentence with the line of the user's file; what the package itself says stays."""
-    try:
-        yield
-    except (StatisticsError, MethodError):
-        raise
-    except (Exception, SystemExit) as error:
-        mine = [f for f in traceback.extract_tb(error.__traceback__) if not _installed(Path(f.filename))]
-        if not mine:
-            raise
-        where = f"{Path(mine[-1].filename).name}, line {mine[-1].lineno}"
-        raise MethodError(f"method: {name}: {type(error).__name__}: {error} ({where})") from error
-
-
-def _installed(path: Path) -> bool:
-    """Whether a file is this package's, another's or Python's own, and not the user's."""
-    places = (Path(__file__).parents[1], Path(sysconfig.get_path("stdlib")))
-    return "site-packages" in path.parts or any(path.resolve().is_relative_to(place.resolve()) for place in places)
-
-
-def readout_cost(name: str, now: Now, channel: Channel) -> Cost:
-    """What a readout of prototypes needs beyond the statistics that the method has asked for in this round.
-
-    The prototypes of the other classes are in every report; the covariance only in those with a scatter. The diagonal
-    comes from the same report: there is no smaller one.
-    """
-    cost, scatter = Cost(), name in ("mahalanobis", "diagonal")
-    if not any(request.scatter or not scatter for request in channel.asked.values()):
-        channel.exchange.channel(cost).report(now.request(scatter=scatter))
-    return cost
+        The prototypes of the other classes are in every report; the covariance only in those with a scatter. The
+        diagonal comes from the same report: there is no smaller one.
+        """
+        cost, scatter = Cost(), needs_covariance(name, self.plan.readout)
+        if not any(request.scatter or not scatter for request in channel.asked.values()):
+            channel.exchange.channel(cost).report(context.request(scatter=scatter))
+        return cost

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from mpt.federation.rows import Anchor
-from mpt.methods.method import Training
+from mpt.federation.measurement import Anchor
+from mpt.learning.losses import Loss
 
 
 class Handle(NamedTuple):
@@ -36,7 +36,7 @@ class Model:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class FederationState:
     """A federation between two rounds; with the dataset and the plan, all that the next round depends on.
 
     Nothing in it is changed once it is made. Trainings that do not differ yet have the same model.
@@ -45,14 +45,14 @@ class State:
         round: the last one that is done; 0 before the first.
         models: each training's global model.
         earlier: those in the round of the departure; empty before it.
-        kept: what the server keeps for each method, by its name.
+        method_states: what the server keeps for each method, by its name.
         anchor: where the held-out training's prototypes were at departure; None before it.
     """
 
     round: int
-    models: dict[Training, Model]
-    earlier: dict[Training, Model] = field(default_factory=dict)
-    kept: dict[str, Any] = field(default_factory=dict)
+    models: dict[str, Model]
+    earlier: dict[str, Model] = field(default_factory=dict)
+    method_states: dict[str, Any] = field(default_factory=dict)
     anchor: Anchor | None = None
 
 
@@ -63,14 +63,14 @@ class JobKey(NamedTuple):
         start: of the global model they start from.
         who: the vehicles that take part.
         held_out: whether the remaining samples are held out.
-        calibrates: whether vehicles train with FedLC's loss.
+        loss: what vehicles minimise.
     """
 
     start: Handle
     who: tuple[int, ...]
     held_out: bool
-    calibrates: bool
+    loss: Loss
 
 
-Trained = Mapping[JobKey, Model]
+NewModels = Mapping[JobKey, Model]
 """The global models that a round has made."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpt.base.extensions import own_code
 from mpt.core.validation import Floats, Ints
 from mpt.federation.metrics import confusion_matrix
 from mpt.methods import MethodError
@@ -14,8 +15,9 @@ from mpt.protocol.local import Local
 
 def predictions(readout: Readout, test: Floats, num_classes: int) -> Ints:
     """(N,): what a readout predicts for the test samples (N, d), if that is a class for each."""
-    predicted = np.asarray(readout.predict(test))
     name = f"{type(readout).__name__}.predict"
+    with own_code(f"readout: {name}", MethodError):
+        predicted = np.asarray(readout.predict(test))
     if predicted.shape != (len(test),) or predicted.dtype.kind not in "iu":
         found = f"{predicted.dtype} of shape {predicted.shape}"
         raise MethodError(f"method: {name} gave {found}, should be integers of shape ({len(test)},)")

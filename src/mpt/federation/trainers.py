@@ -13,23 +13,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mpt.federation.jobs import Job, Trainer, train_plain, train_vehicle
 from mpt.federation.plan import Precision
-from mpt.federation.trainings import Job, Samples, Trainer, train_plain, train_vehicle
-from mpt.learning import Classifier, LearningError, RunningAverage, Settings, generator
+from mpt.learning import Classifier, LearningError, RunningAverage, Samples, TrainingSettings, generator
 from mpt.learning.backbones.cnn3 import CNN3
-from mpt.learning.graphed import GraphedSteps, advance, can_be_graphed
-from mpt.learning.losses import calibration
+from mpt.learning.cuda_graphs import CudaGraphSteps, advance, draws_nothing
+from mpt.learning.losses import Loss, is_shifted, shift_of
 from mpt.learning.randomness import isolated
-from mpt.learning.stacked.layout import CHANNELS, Layout
-from mpt.learning.stacked.schedule import draw
 from mpt.learning.threads import at_once, side_by_side
 from mpt.learning.training import channels_last
+from mpt.learning.triton_stack.layout import CHANNELS, Layout
+from mpt.learning.triton_stack.schedule import draw
 
 MOST_CLASSES, MOST_BATCH = 128, 256
 WORTH_COMPILING = 10_000
 
 
-def fast_trainer(model: Classifier, settings: Settings, precision: Precision = "auto", steps: int = 0) -> Trainer:
+def fast_trainer(
+    model: Classifier, settings: TrainingSettings, precision: Precision = "auto", steps: int = 0
+) -> Trainer:
     """The fastest trainer for a model where it is.
 
     On a GPU: all vehicles side by side for cnn3 (needs Triton, which comes with torch's CUDA builds), else some at a
@@ -38,17 +40,17 @@ def fast_trainer(model: Classifier, settings: Settings, precision: Precision = "
     and sums. `steps` is about how many batches there will be: many are worth compiling for.
     """
     if model.head.weight.device.type != "cuda":
-        return train_side_by_side if can_be_graphed(model) else train_channels_last
+        return train_side_by_side if draws_nothing(model) else train_channels_last
     chosen: Precision = "bfloat16" if precision == "auto" else precision
     if stackable(model, settings):
-        return StackedTrainer(chosen)
-    if can_be_graphed(model):
-        return GraphedTrainer(chosen, compiled=steps >= WORTH_COMPILING and find_spec("triton") is not None)
+        return ByLoss(TritonTrainer(chosen))
+    if draws_nothing(model):
+        return ByLoss(CudaGraphTrainer(chosen, compiled=steps >= WORTH_COMPILING and find_spec("triton") is not None))
     return train_plain
 
 
-def stackable(model: Classifier, settings: Settings) -> bool:
-    """Whether `StackedTrainer` can train it."""
+def stackable(model: Classifier, settings: TrainingSettings) -> bool:
+    """Whether `TritonTrainer` can train it."""
     return (
         isinstance(model.backbone, CNN3)
         and model.image_size % 4 == 0
@@ -56,6 +58,19 @@ def stackable(model: Classifier, settings: Settings) -> bool:
         and settings.batch_size <= MOST_BATCH
         and find_spec("triton") is not None
     )
+
+
+@dataclass(frozen=True)
+class ByLoss:
+    """Jobs whose loss is a cross-entropy of shifted logits by a trainer that is made for them, others one by one."""
+
+    fast: Trainer
+
+    def __call__(self, model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
+        """The averaged models, one a job."""
+        places = [i for i, job in enumerate(jobs) if is_shifted(job.loss)]
+        done = dict(zip(places, self.fast(model, [jobs[i] for i in places]) if places else [], strict=True))
+        return [done[i] if i in done else train_plain(model, [job])[0] for i, job in enumerate(jobs)]
 
 
 class _Vehicle(NamedTuple):
@@ -131,7 +146,7 @@ class Pool:
 
 
 @dataclass
-class StackedTrainer:
+class TritonTrainer:
     """All vehicles of all jobs at once, or as many as the memory holds: three-layer CNNs on a GPU.
 
     Attributes:
@@ -176,16 +191,17 @@ class StackedTrainer:
         stack.running[: len(owner)] = torch.stack([running for _, running in packed])[owner]
         stack.shift.zero_()
         for place, who in enumerate(schedule.order):
-            if jobs[owner[place]].calibrates:
-                stack.shift[place] = _shift(work[who].samples, model.num_classes)
+            shift = _shift(jobs[owner[place]].loss, work[who].samples, model.num_classes)
+            if shift is not None:
+                stack.shift[place] = shift
         stack.run(self.pool.images, self.pool.labels, schedule)
         back = np.argsort(schedule.order)
         at = torch.from_numpy(back).to(stack.parameters.device)
         return stack.parameters[at], stack.running[at], schedule.steps[back]
 
-    def _fitting(self, layout: Layout, settings: Settings, model: Classifier, vehicles: int) -> Any:
+    def _fitting(self, layout: Layout, settings: TrainingSettings, model: Classifier, vehicles: int) -> Any:
         """A stack for so many vehicles, or for as many of them as fit; the one that is there, if it will do."""
-        from mpt.learning.stacked.stack import Stack, bytes_a_vehicle  # noqa: PLC0415 - needs Triton
+        from mpt.learning.triton_stack.stack import Stack, bytes_a_vehicle  # noqa: PLC0415 - needs Triton
 
         key, device = (layout, settings, model.image_size), model.head.weight.device
         if self._stack is not None and self._stack.key == key and self._stack.capacity >= min(vehicles, self._most):
@@ -239,7 +255,7 @@ class StackedTrainer:
 
 
 @dataclass
-class GraphedTrainer:
+class CudaGraphTrainer:
     """Some vehicles at a time, any backbone on a GPU, each on a stream of its own.
 
     Attributes:
@@ -249,7 +265,7 @@ class GraphedTrainer:
     precision: Precision = "bfloat16"
     compiled: bool = False
     most: int = 12
-    _lanes: list[GraphedSteps] = field(default_factory=list)
+    _lanes: list[CudaGraphSteps] = field(default_factory=list)
     _free: int = 0
 
     def __call__(self, model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
@@ -271,12 +287,12 @@ class GraphedTrainer:
             work = work[len(some) :]
         return [{name: tensor.contiguous() for name, tensor in running.state().items()} for running in averages]
 
-    def _steps(self, lane: GraphedSteps, job: Job, who: _Vehicle) -> Iterator[None]:
+    def _steps(self, lane: CudaGraphSteps, job: Job, who: _Vehicle) -> Iterator[None]:
         drawn = generator(job.seed, "training", job.round, who.vehicle)
-        shift = _shift(who.samples, lane.model.num_classes) if job.calibrates else None
+        shift = _shift(job.loss, who.samples, lane.model.num_classes)
         return lane.steps(job.start, who.samples.images, who.samples.labels, drawn, shift)
 
-    def _portion(self, model: Classifier, settings: Settings, vehicles: int) -> list[GraphedSteps]:
+    def _portion(self, model: Classifier, settings: TrainingSettings, vehicles: int) -> list[CudaGraphSteps]:
         """Lanes for so many of the vehicles that the portions are about equal; one at first, to see what it takes."""
         free = torch.cuda.mem_get_info(model.head.weight.device)[0]
         if len(self._lanes) == 1:
@@ -285,11 +301,12 @@ class GraphedTrainer:
         self._free = self._free or free
         while len(self._lanes) < wanted:
             mixed = self.precision == "bfloat16"
-            self._lanes.append(GraphedSteps(model, settings, mixed=mixed, compiled=self.compiled))
+            self._lanes.append(CudaGraphSteps(model, settings, mixed=mixed, compiled=self.compiled))
         portions = -(-vehicles // len(self._lanes))
         return self._lanes[: -(-vehicles // portions)]
 
 
-def _shift(samples: Samples, num_classes: int) -> Tensor:
-    """(C,): what FedLC takes off a vehicle's logits."""
-    return calibration(torch.bincount(samples.labels, minlength=num_classes)).float()
+def _shift(loss: Loss, samples: Samples, num_classes: int) -> Tensor | None:
+    """(C,): what a loss takes off a vehicle's logits; None where it takes nothing off."""
+    made = shift_of(loss, torch.bincount(samples.labels, minlength=num_classes))
+    return None if made is None else made.float()

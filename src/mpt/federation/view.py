@@ -10,13 +10,14 @@ from mpt.core import ClassStatistics, NearestClassMean
 from mpt.core.equations import outside, span_basis
 from mpt.core.validation import Floats
 from mpt.federation.features import Embedding
-from mpt.federation.plan import Plan, ReadoutName
+from mpt.federation.measurement import Anchor, Drift
+from mpt.federation.plan import Plan
 from mpt.federation.presence import Presence
+from mpt.federation.readouts import Mahalanobis, find_readouts, needs_covariance
 from mpt.federation.rounds import Channel, Exchange
-from mpt.federation.rows import Anchor, Drift
 from mpt.learning import numpy_generator
-from mpt.methods import Cost, Now
-from mpt.methods.method import Training
+from mpt.methods import Cost, RoundContext
+from mpt.methods.method import Readout
 from mpt.protocol.local import Local
 
 
@@ -58,20 +59,20 @@ class ServerView:
         self.plan, self.number, self.features = plan, number, features
         self.here, self.held_out = here, held_out
         self.exchange = Exchange(_Locals(features, before, here), frozenset(leaving))
-        self._nearest: dict[ReadoutName, NearestClassMean] = {}
+        self._fitted: dict[str, Readout] = {}
 
     @cached_property
     def stats(self) -> ClassStatistics:
         """This round's statistics, with the scatter."""
-        now = self.now(self.exchange.channel(Cost()))
-        stats: ClassStatistics = now.report(now.request())
+        context = self.context(self.exchange.channel(Cost()))
+        stats: ClassStatistics = context.report(context.request())
         return stats
 
     @cached_property
     def staying(self) -> ClassStatistics:
         """Those of the vehicles that do not leave after this round."""
-        now = self.now(self.exchange.channel(Cost()))
-        stats: ClassStatistics = now.report(now.request(), staying=True)
+        context = self.context(self.exchange.channel(Cost()))
+        stats: ClassStatistics = context.report(context.request(), staying=True)
         return stats
 
     @cached_property
@@ -79,18 +80,34 @@ class ServerView:
         """(d, d): the shared covariance."""
         return self.stats.covariance()
 
-    def nearest(self, name: ReadoutName, prototypes: Floats) -> NearestClassMean:
-        """The readout of that name over prototypes (C, d), of which some may be missing."""
-        if name not in self._nearest:
-            variances = np.diag(self.covariance.diagonal())
-            shape = {"mahalanobis": self.covariance, "diagonal": variances, "euclidean": None}[name]
-            self._nearest[name] = NearestClassMean(prototypes, shape, cov_ridge=self.plan.cov_ridge)
-        return self._nearest[name].with_prototypes(prototypes)
+    def readout(self, name: str, prototypes: Floats) -> Readout:
+        """The plan's readout of that name over prototypes (C, d), of which some may be missing.
+
+        What a readout has fitted to the covariance serves all methods, where it takes other prototypes.
+        """
+        rule = find_readouts(self.plan.readout)[name]
+        if rule == Mahalanobis():
+            return self.mahalanobis(prototypes)
+        made: Any = self._fitted.get(name)
+        if made is None or not hasattr(made, "with_prototypes"):
+            covariance = self.covariance if needs_covariance(name, self.plan.readout) else None
+            fitted = self._fitted[name] = rule.fit(prototypes, covariance, self.plan.cov_ridge)
+            return fitted
+        other: Readout = made.with_prototypes(prototypes)
+        return other
+
+    def mahalanobis(self, prototypes: Floats) -> NearestClassMean:
+        """Distances to prototypes (K, d) under the shared covariance, whatever the plan's readouts are."""
+        return self._whitened.with_prototypes(prototypes)
+
+    @cached_property
+    def _whitened(self) -> NearestClassMean:
+        return NearestClassMean(self.stats.means, self.covariance, cov_ridge=self.plan.cov_ridge)
 
     @cached_property
     def truth(self) -> NearestClassMean:
         """Distances to oracle-train's prototype."""
-        return self.nearest("mahalanobis", self.reference("train")[None])
+        return self.mahalanobis(self.oracle("train")[None])
 
     @cached_property
     def span(self) -> Floats:
@@ -102,33 +119,33 @@ class ServerView:
         """Seconds so far in which the server had nothing to do: vehicles answered, or samples were embedded."""
         return self.exchange.spent + self.features.seconds
 
-    def reference(self, which: Literal["test", "train"]) -> Floats:
+    def oracle(self, which: Literal["test", "train"]) -> Floats:
         """(d,): the rare class's mean over samples that no method may know."""
         return self.features.test_mean if which == "test" else self.features.rare_mean
 
     def span_errors(self, prototype: Floats) -> tuple[float, float]:
         """How far a prototype (d,) is from oracle-train's inside the reference span, and outside it."""
-        gap = prototype - self.reference("train")
+        gap = prototype - self.oracle("train")
         beyond = outside(gap, self.span)
         return float(np.linalg.norm(gap - beyond)), float(np.linalg.norm(beyond))
 
     def anchor(self) -> Anchor:
         """In the round of the departure: where the prototypes are."""
         classes = self.staying.reference_classes
-        return Anchor(classes, self.staying.means[classes], self.reference("train"))
+        return Anchor(classes, self.staying.means[classes], self.oracle("train"))
 
     def drift(self, anchor: Anchor) -> Drift:
         """From there to here; reference classes that nobody has any more do not count."""
         means = self.staying.means
         there = np.isfinite(means[anchor.classes]).all(axis=1)
-        current = self.nearest("mahalanobis", means[anchor.classes[there]])
+        current = self.mahalanobis(means[anchor.classes[there]])
         moved = current.distances(anchor.prototypes[there]).diagonal()
         return Drift(float(moved.mean()), float(self.truth.distances(anchor.rare[None])[0, 0]))
 
-    def now(self, channel: Channel) -> Now:
+    def context(self, channel: Channel) -> RoundContext:
         """The round for one method."""
         head = self.features.head
-        return Now(
+        return RoundContext(
             round=self.number,
             departed=self.plan.rare,
             num_classes=len(head[1]),
@@ -136,7 +153,7 @@ class ServerView:
             report=channel.report,
             summed=channel.total,
             crossed=channel.cross,
-            reference=self.reference,
+            oracle=self.oracle,
             rng=numpy_generator(self.plan.seed, "method", self.number),
             held_out=self.held_out,
             cost=channel.cost,
@@ -144,8 +161,8 @@ class ServerView:
 
 
 def views(
-    presence: Presence, number: int, features: Mapping[Training, Embedding], before: Mapping[Training, Embedding]
-) -> dict[Training, ServerView]:
+    presence: Presence, number: int, features: Mapping[str, Embedding], before: Mapping[str, Embedding]
+) -> dict[str, ServerView]:
     """What the server sees of each training, given the features under its model and under the departure-time one.
 
     Trainings that do not differ share it.

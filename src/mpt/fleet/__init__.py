@@ -9,7 +9,7 @@ from mpt.protocol.question import Question
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import Decision, Member, Roster
-from mpt.tracking.settings import Settings
+from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.tracker import Outcome, Tracker
 
 __all__ = [
@@ -22,11 +22,11 @@ __all__ = [
     "Outcome",
     "Question",
     "Roster",
-    "Settings",
     "SqliteStore",
     "StatisticsRequest",
     "Store",
     "StoreError",
     "Tracker",
+    "TrackerSettings",
     "open_store",
 ]

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from mpt.files import write_atomically
+from mpt.base.files import write_atomically
 from mpt.fleet.store import FileStore, SqliteStore, Store
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import Decision

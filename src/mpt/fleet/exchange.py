@@ -23,7 +23,7 @@ class Ask:
         round: its number.
         model: the global model.
         held_out: to train: classes whose samples are not to be trained on, those of departed vehicles.
-        calibrates: to train: whether with FedLC's loss.
+        loss: to train: what to minimise, by name.
         may_follow: to report: whether a further question may come in the same round.
         request: to report: `Question.to_bytes()`, or `Further.to_bytes()` where it follows another in the same round.
         largest_answer: to report: bytes; a longer answer is not looked at.
@@ -44,7 +44,7 @@ class Ask:
     references: Mapping[int, str] = field(default_factory=dict)
     models: Mapping[int, Arrays] = field(default_factory=dict)
     wanting: frozenset[str] = frozenset()
-    calibrates: bool = False
+    loss: str = "cross-entropy"
     may_follow: bool = False
 
     def to(self, node: str) -> "Ask":

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from mpt.files import write_atomically
+from mpt.base.files import write_atomically
 
 QUIET = 30.0
 """Seconds after which no further question of a round is expected."""

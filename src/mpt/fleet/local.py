@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from mpt.fleet.exchange import Ask, Failure, Node, Reply
 
-Answers = Callable[[Ask], Reply | Failure]
+NodeAnswer = Callable[[Ask], Reply | Failure]
 """What answers at a node."""
 
 
@@ -18,7 +18,7 @@ class LocalTransport:
         away: says whether a node cannot be reached now, by its name and the round that was asked last.
     """
 
-    vehicles: Mapping[str, Answers]
+    vehicles: Mapping[str, NodeAnswer]
     away: Callable[[str, int], bool] = lambda node, round: False
     _round: list[int] = field(default_factory=lambda: [0])
 

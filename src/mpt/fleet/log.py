@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from mpt.files import owners, private_folder
+from mpt.base.files import owners, private_folder
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import Decision
 

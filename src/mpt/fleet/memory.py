@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from mpt.fleet.exchange import Arrays, Ask, fingerprint
 
-Features = NDArray[Any]
-Memory = dict[str, Features]
+_Features = NDArray[Any]
+Memory = dict[str, _Features]
 
 
-def recall(memory: Memory, samples: str, ask: Ask, embed: Callable[[Arrays], Features]) -> dict[int, Features]:
+def recall(memory: Memory, samples: str, ask: Ask, embed: Callable[[Arrays], _Features]) -> dict[int, _Features]:
     """By round, the samples' features under the reference models; others but the latest are forgotten.
 
     Args:
@@ -33,12 +33,12 @@ def recall(memory: Memory, samples: str, ask: Ask, embed: Callable[[Arrays], Fea
     return {number: memory[name] for number, name in named.items() if name in memory}
 
 
-def known(memory: Memory, samples: str, model: Arrays) -> Features | None:
+def known(memory: Memory, samples: str, model: Arrays) -> _Features | None:
     """The samples' features under a model, where they are kept."""
     return memory.get(f"{samples} {fingerprint(model)}")
 
 
-def remember(memory: Memory, samples: str, model: Arrays, features: Features) -> None:
+def remember(memory: Memory, samples: str, model: Arrays, features: _Features) -> None:
     """Keep the samples' features under a model, as the latest."""
     name = f"{samples} {fingerprint(model)}"
     memory.pop(name, None)

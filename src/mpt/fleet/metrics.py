@@ -70,7 +70,7 @@ def _classes(status: Status) -> list[str]:
         return int(("trained" if t is None else t.state) == one)
 
     def remaining(t: TrackedStatus | None, one: str) -> int:
-        return 0 if t is None else t.remaining if one == "reported" else t.remembered
+        return 0 if t is None else t.remaining if one == "reported" else t.stale
 
     def moved(t: TrackedStatus | None, one: str) -> float:
         return _number(None if t is None else t.moved if one == "euclidean" else t.moved_mahalanobis)
@@ -94,7 +94,7 @@ def _classes(status: Status) -> list[str]:
         _gauge(
             "class_remaining_samples",
             "Samples of a tracked class, reported in the last round or remembered of suspected vehicles.",
-            by("known", ("reported", "remembered"), remaining),
+            by("known", ("reported", "stale"), remaining),
         ),
         _gauge(
             "prototype_moved",

@@ -8,7 +8,7 @@ from pathlib import Path
 from mpt.tracking.errors import FleetError
 
 KEYS = {
-    "dataset": "any dataset name of `mpt run`: folder:PATH, parquet:PREFIX, npz:PATH, pkg.module:function, ...",
+    "dataset": "any dataset name of `mpt run`: folder:PATH, parquet:PREFIX, npz:PATH, path.py:function, ...",
     "partition-id": "with num-partitions: which part of a dataset that all have",
     "num-partitions": "how many parts there are",
     "min-samples": "classes that the vehicle has fewer samples of are not in its reports (default: 1)",

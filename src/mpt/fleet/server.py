@@ -15,53 +15,25 @@ import numpy as np
 
 from mpt.fleet.approvals import take_approvals
 from mpt.fleet.exchange import Arrays, Ask, Failure, Farewells, Kind, Node, Reply, Transport, nbytes
-from mpt.fleet.kept import Models, kept_in, packed, unpacked
+from mpt.fleet.policy import RoundPolicy
+from mpt.fleet.reference_models import ReferenceModels, kept_in, packed, unpacked
 from mpt.fleet.store import SCORES, TRACKER, Store
 from mpt.fleet.vehicle import arrays, tensors
 from mpt.learning import Classifier, LearningError, RunningAverage
+from mpt.methods import find_training
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import Decision, check_id, printable, titled
 from mpt.tracking.tracker import More, Outcome, Tracker
 
 Log = Callable[[Collection[Decision]], None]
-Scores = Mapping[str, Any]
+RoundScores = Mapping[str, Any]
 """Accuracy and each class's F1, as `rounds.jsonl` has them."""
 MOST_SAMPLES = 2**31
 VERSION = "mpt"
 """The release, in a server's key."""
 _NODES = "nodes"
-_EARLIER = {"shadow": False}
+_EARLIER = {"shadow": False, "loss": "cross-entropy"}
 """What settings were before there was such a one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rules:
-    """When a round ends, and when the server gives up.
-
-    Attributes:
-        deadline: seconds that vehicles have to reply, to train and to each question.
-        quorum: share of the vehicles asked whose update is needed; below it the round is tried again.
-        least: so many vehicles must be reachable for a round to begin.
-        wait: seconds to wait for them, and before a further try, which comes after a tenth of it at the soonest, for
-            those that the quorum lacks.
-        tries: of a round, before the server stops.
-    """
-
-    deadline: float = 600.0
-    quorum: float = 0.5
-    least: int = 2
-    wait: float = 600.0
-    tries: int = 3
-
-    def __post_init__(self) -> None:
-        for name, low in (("deadline", 0.0), ("wait", 0.0)):
-            if not math.isfinite(getattr(self, name)) or getattr(self, name) <= low:
-                raise FleetError(f"{name}: {getattr(self, name)}, should be a number of seconds above {low:g}")
-        if not 0 < self.quorum <= 1:
-            raise FleetError(f"quorum: {self.quorum}, should be above 0 and at most 1")
-        for name in ("least", "tries"):
-            if getattr(self, name) < 1:
-                raise FleetError(f"{name}: {getattr(self, name)}, should be at least 1")
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +69,9 @@ class Server:
         model: the global model.
         tracker: who is there, and what departed classes look like.
         transport: carries the messages.
-        key: what a checkpoint must agree in, to be gone on from; but `VERSION` and what only one of both knows may
+        key: what a checkpoint must agree in, to be resumed from; but `VERSION` and what only one of both knows may
             differ, which is said: formats have versions of their own.
+        loss: what vehicles minimise, by name, where the method's training names no loss of its own.
         models: the global models that the tracker needs again, and where each vehicle was reached last.
         names: what nodes are called, where the transport knows.
         online: the nodes that could be reached last.
@@ -115,16 +88,17 @@ class Server:
     model: Arrays
     tracker: Tracker
     transport: Transport
-    rules: Rules = field(default_factory=Rules)
+    policy: RoundPolicy = field(default_factory=RoundPolicy)
     key: Mapping[str, Any] = field(default_factory=dict)
+    loss: str = "cross-entropy"
     store: Store | None = None
     log: Log = lambda _: None
-    record: Callable[["Finished"], Scores | None] = lambda _: None
-    models: Models = field(default_factory=Models)
+    record: Callable[["Finished"], RoundScores | None] = lambda _: None
+    models: ReferenceModels = field(default_factory=ReferenceModels)
     names: dict[str, str] = field(default_factory=dict)
     farewells: Farewells = field(default_factory=Farewells)
     unknown: dict[str, dict[str, int]] = field(default_factory=dict)
-    scores: Scores = field(default_factory=dict)
+    scores: RoundScores = field(default_factory=dict)
     online: Mapping[str, Node] = field(default_factory=dict)
 
     def resume(self) -> int:
@@ -147,10 +121,10 @@ class Server:
             settings = replace(self.tracker.settings, class_names=names)
             self.tracker.state = replace(self.tracker.state, settings=settings)
         nodes = dict(json.loads(found.payload.get(_NODES, b"{}")))
-        self.models = Models(kept_in(found.payload), nodes)
+        self.models = ReferenceModels(kept_in(found.payload), nodes)
         self.models.keep(self.tracker, self.model)
         self.models.resumed = True
-        why = "the server goes on after this round, from its checkpoint" + _upgraded(there, here)
+        why = "the server resumes after this round, from its checkpoint" + _upgraded(there, here)
         self.log([Decision(found.round, "resumed", why=why)])
         return found.round
 
@@ -161,30 +135,30 @@ class Server:
 
     def _round(self, number: int) -> Finished:
         start = time.monotonic()
-        train = _Half(self, "train", number)
-        for attempt in range(1, self.rules.tries + 1):
+        train = _Phase(self, "train", number)
+        for attempt in range(1, self.policy.max_attempts + 1):
             nodes = self._reachable(number, train.may_suffice)
             train.ask(self._training(number), nodes)
-            needed, tries = train.needed(), self.rules.tries
+            needed, most = train.needed(), self.policy.max_attempts
             if len(train.updates) >= needed:
                 break
-            why = f"{len(train.updates)} of {len(train.asked)} updates, {needed} needed (try {attempt} of {tries})"
+            why = f"{len(train.updates)} of {len(train.asked)} updates, {needed} needed (attempt {attempt} of {most})"
             self.log([Decision(number, "short", why=why)])
-            if attempt == tries:
+            if attempt == most:
                 raise FleetError(
-                    f"round {number}: {why}{train.mostly}; start the server again to go on from round {number - 1}"
+                    f"round {number}: {why}{train.mostly}; start the server again to resume from round {number - 1}"
                 )
-            time.sleep(self.rules.wait / 10)
+            time.sleep(self.policy.timeout / 10)
         model = train.average()
-        report, nodes = _Half(self, "report", number), self._reachable(number)
+        report, nodes = _Phase(self, "report", number), self._reachable(number)
         ask = self.models.question(self.tracker, model, nodes, number)
         report.ask(ask, nodes)
-        later, leaving = list[tuple[Ask, _Half]](), report.leaving | (train.leaving - report.answers.keys())
+        later, leaving = list[tuple[Ask, _Phase]](), report.leaving | (train.leaving - report.answers.keys())
 
         def ask_on(more: More) -> dict[str, bytes]:
             there = {self.models.nodes[v] for v in more.vehicles}
             asked = self.models.question(self.tracker, model, there, number, more)
-            half = _Half(self, "report", number)
+            half = _Phase(self, "report", number)
             later.append((asked, half))
             half.ask(asked, there)
             leaving.update(half.leaving)
@@ -220,14 +194,18 @@ class Server:
             self.store.save(number, self.checkpoint())
         return finished
 
-    def _absent(self, report: "_Half", asked: Collection[str]) -> dict[str, str]:
+    def _absent(self, report: "_Phase", asked: Collection[str]) -> dict[str, str]:
         """Why vehicles did not report, where that is known."""
         lost = {v: "it could not be reached" for v, node in self.models.nodes.items() if node not in asked}
         return lost | {v: report.failed[node] for v, node in self.models.nodes.items() if node in report.failed}
 
     def _training(self, number: int) -> Ask:
-        calibrates = self.tracker.settings.training == "fedlc"
-        return Ask("train", number, self.model, self.tracker.held_out, calibrates=calibrates)
+        loss = find_training(self.tracker.settings.training).loss or self.loss
+        if not isinstance(loss, str):
+            raise FleetError(
+                "loss: a function, which no vehicle can be told, should be a text such as path.py:function"
+            )
+        return Ask("train", number, self.model, self.tracker.held_out, loss=loss)
 
     def _head(self, model: Arrays) -> tuple[Any, Any]:
         """Weight (C, d) and bias (C,) of the model's last layer."""
@@ -246,22 +224,22 @@ class Server:
 
     def _reachable(self, number: int, enough: Callable[[set[str]], bool] = lambda _: True) -> set[str]:
         """The nodes to ask: all but those that have said goodbye. Those that are not `enough` are waited with."""
-        until = time.monotonic() + self.rules.wait
+        until = time.monotonic() + self.policy.timeout
         while True:
             online = self.farewells.open(self.transport.nodes())
             self.online, asked, over = online, set(online), time.monotonic() > until
             self.names |= {node: known.name for node, known in online.items()}
-            if len(asked) >= self.rules.least and (over or enough(asked)):
+            if len(asked) >= self.policy.min_vehicles and (over or enough(asked)):
                 return asked
             if over:
                 raise FleetError(
-                    f"round {number}: {len(asked)} vehicles can be reached after {self.rules.wait:g} s, at least "
-                    f"{self.rules.least} are needed; start the server again to go on from round {number - 1}"
+                    f"round {number}: {len(asked)} vehicles can be reached after {self.policy.timeout:g} s, at least "
+                    f"{self.policy.min_vehicles} are needed; start the server again to resume from round {number - 1}"
                 )
-            time.sleep(min(0.5, self.rules.wait / 10))
+            time.sleep(min(0.5, self.policy.timeout / 10))
 
 
-class _Half:
+class _Phase:
     """One half of a round: what was asked, and what came back in time."""
 
     def __init__(self, server: Server, kind: Kind, number: int) -> None:
@@ -282,7 +260,7 @@ class _Half:
 
     def needed(self, more: Collection[str] = ()) -> int:
         """How many updates the quorum is, of the nodes asked and `more`, less those that said goodbye instead."""
-        return max(1, math.ceil(self.server.rules.quorum * len((self.asked | set(more)) - self._left)))
+        return max(1, math.ceil(self.server.policy.quorum * len((self.asked | set(more)) - self._left)))
 
     def may_suffice(self, nodes: set[str]) -> bool:
         """Whether the quorum would be met if all of these replied that have not yet."""
@@ -302,7 +280,7 @@ class _Half:
             self.problems.append(f"{self.kind}: vehicle {titled(vehicle, name)}: {why}")
             wrong.append(Decision(self.number, "failed", vehicle, (), f"{self.kind}: {why}", name))
 
-        for node, reply in self.server.transport.ask(ask, sorted(silent), self.server.rules.deadline):
+        for node, reply in self.server.transport.ask(ask, sorted(silent), self.server.policy.deadline):
             silent.discard(node)
             if isinstance(reply, Failure):
                 failed(node, reply.why)
@@ -372,7 +350,7 @@ class _Half:
 
 
 def differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """Why a server with the one key cannot go on from a checkpoint with the other; empty where it can."""
+    """Why a server with the one key cannot resume from a checkpoint with the other; empty where it can."""
     there = {**_EARLIER, **there}
     both = sorted((there.keys() & here.keys()) - {VERSION})
     other = [f"{n.replace('_', '-')} {there[n]!r}, not {here[n]!r}" for n in both if there[n] != here[n]]
@@ -382,7 +360,7 @@ def differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
 
 
 def _upgraded(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """What differs between a checkpoint's key and the server's and is no reason not to go on, for a sentence."""
+    """What differs between a checkpoint's key and the server's and is no reason not to resume, for a sentence."""
     said = ""
     if there.get(VERSION) != here.get(VERSION):
         said += f", which mpt {there.get(VERSION)} has written; this is mpt {here.get(VERSION)}"

@@ -16,7 +16,7 @@ from mpt.fleet.log import stamp
 from mpt.fleet.store import SCORES, TRACKER, Checkpoint, Store, StoreError
 from mpt.tracking import state as states
 from mpt.tracking.errors import FleetError
-from mpt.tracking.roster import STATES, State
+from mpt.tracking.roster import STATES, MemberState
 from mpt.tracking.state import Tracked, TrackerState
 
 _NOTHING: Mapping[str, Any] = {}
@@ -36,7 +36,7 @@ class VehicleStatus:
     """
 
     vehicle: str
-    state: State
+    state: MemberState
     since: int
     seen: int
     samples: int | None
@@ -56,7 +56,7 @@ class TrackedStatus:
         deposit_round: the round whose statistics it was made from.
         samples_then: that the class had.
         remaining: samples of it that were reported in the last round.
-        remembered: samples of it on suspected vehicles that count as they were when these answered last.
+        stale: samples of it on suspected vehicles that count as they were when these answered last.
         prototype_round: the round that its latest prototype is from.
         moved: Euclidean distance of its latest prototype from the deposit's.
         moved_mahalanobis: the same under the latest covariance; None where there is none.
@@ -66,14 +66,14 @@ class TrackedStatus:
         verdict: "good", "degraded" or "lost": that error against the nearest other prototype.
     """
 
-    state: State
+    state: MemberState
     held_out: bool
     owners: tuple[str, ...]
     since: int
     deposit_round: int
     samples_then: int
     remaining: int
-    remembered: int
+    stale: int
     prototype_round: int
     moved: float | None
     moved_mahalanobis: float | None
@@ -218,7 +218,7 @@ def status_of(
     when = None if time is None else stamp(datetime.fromtimestamp(time, UTC))
     count = state.settings.num_classes
     known = names if len(names) == count else [state.settings.name_of(c) for c in range(count)]
-    spread, share, f1 = state.spread, state.settings.watch_share, scores.get("f1", {})
+    coverage, share, f1 = state.coverage, state.settings.watch_share, scores.get("f1", {})
     vehicles = [
         VehicleStatus(v, m.state, m.since, m.seen, int(state.counts[v].sum()) if v in state.counts else None, m.name)
         for v, m in sorted(state.roster.members.items(), key=lambda item: (STATES.index(item[1].state), item[0]))
@@ -227,13 +227,13 @@ def status_of(
         ClassStatus(
             c,
             known[c],
-            int(spread.totals[c]),
-            spread.holder(c),
-            float(spread.largest[c]),
-            bool(spread.largest[c] >= share),
+            int(coverage.totals[c]),
+            coverage.holder(c),
+            float(coverage.largest[c]),
+            bool(coverage.largest[c] >= share),
             state.watch.since.get(c),
             _tracked(state, state.tracked[c]) if c in state.tracked else None,
-            state.roster.name(spread.holder(c) or ""),
+            state.roster.name(coverage.holder(c) or ""),
             f1.get(known[c]),
             state.settings.shadow and (c in state.approved or c in approved),
         )
@@ -255,7 +255,7 @@ def _tracked(state: TrackerState, one: Tracked) -> TrackedStatus:
     c, now = one.departed, state.prototypes[one.departed]
     known = bool(np.isfinite(now).all())
     health = state.health.get(c)
-    suspected = [v for v in state.roster.having("suspected") if c in state.remembered.get(v, {})]
+    suspected = [v for v in state.roster.having("suspected") if c in state.stale_offsets.get(v, {})]
     return TrackedStatus(
         state="suspected" if one.waits(state.roster) else "departed",
         held_out=c in state.held_out,
@@ -264,7 +264,7 @@ def _tracked(state: TrackerState, one: Tracked) -> TrackedStatus:
         deposit_round=one.round,
         samples_then=one.samples,
         remaining=sum(int(state.counts[v][c]) for v in state.roster.having("present")),
-        remembered=sum(int(state.counts[v][c]) for v in suspected),
+        stale=sum(int(state.counts[v][c]) for v in suspected),
         prototype_round=int(state.made[c]),
         moved=float(np.linalg.norm(now - one.deposit.prototype)) if known else None,
         moved_mahalanobis=_mahalanobis(state, one) if known else None,

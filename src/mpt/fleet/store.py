@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from mpt.files import private_folder, write_atomically
+from mpt.base.files import private_folder, write_atomically
 from mpt.tracking.errors import FleetError
 
 _MAGIC = b"MPT store 1\n"
@@ -53,7 +53,7 @@ class StoreError(FleetError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a server goes on from.
+    """What a server resumes from.
 
     Attributes:
         round: the last round that was finished.
@@ -242,12 +242,21 @@ def open_store(where: str | Path, *, keep: int = _KEPT, say: Say = _to_stderr) -
     return FileStore(path, keep, say)
 
 
+def existing_store(where: str | Path) -> FileStore | SqliteStore:
+    """The same, unless there is nothing of that name."""
+    store = open_store(where)
+    place = store.path if isinstance(store, SqliteStore) else store.folder
+    if not place.exists():
+        raise StoreError(f"store: there is no {place}, should be where a fleet's server keeps its state")
+    return store
+
+
 def refuse_if_ahead(store: Store, round: int) -> None:
     """Raise `StoreError` where a store's last checkpoint is of a later round than one that would be saved."""
     found = store.latest()
     if found is not None and found.round > round:
         raise StoreError(
-            f"store: it holds round {found.round}, so one that is at round {round} would undo it; go on from its last "
+            f"store: it holds round {found.round}, so one that is at round {round} would undo it; resume from its last "
             "checkpoint, or give another place"
         )
 

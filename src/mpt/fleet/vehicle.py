@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mpt.federation.trainings import Samples
 from mpt.fleet.exchange import Arrays, Ask, Reply, fingerprint
 from mpt.fleet.memory import known, recall, remember
-from mpt.learning import Classifier, Settings, cross_entropy, embed, fedlc, generator, train
+from mpt.learning import Classifier, Loss, Samples, TrainingSettings, embed, generator, train
+from mpt.learning.losses import LOSSES, find_loss
 from mpt.learning.training import channels_last
-from mpt.methods import find_part
+from mpt.methods import find_method, find_part, find_training
 from mpt.protocol.parts import Part
 from mpt.protocol.question import read_question
 from mpt.tracking.errors import FleetError
@@ -33,6 +33,7 @@ class Vehicle:
         min_samples: classes that it has fewer samples of are left out of its reports: a sum over one sample is that
             sample's feature. It trains on them all the same.
         method: the one that the vehicle's own configuration names; parts are found in it and in those installed.
+        loss: the one that the vehicle's own configuration names.
         unknown: how many samples it has beside these, of classes that are none of the fleet's, by their names.
         memory: (n, d) float32, its samples' features under earlier models, as `mpt.fleet.memory` has them.
     """
@@ -40,10 +41,11 @@ class Vehicle:
     name: str
     model: Classifier
     samples: Samples
-    settings: Settings
+    settings: TrainingSettings
     seed: int = 0
     min_samples: int = 1
     method: str = ""
+    loss: str = "cross-entropy"
     unknown: Mapping[str, int] = field(default_factory=dict)
     memory: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
@@ -63,9 +65,7 @@ class Vehicle:
         model = channels_last(self.model) if kept.images.device.type == "cpu" else self.model
         load(model, ask.model)
         drawn = generator(self.seed, "training", ask.round, self.name)
-        counts = torch.bincount(kept.labels, minlength=model.num_classes)
-        loss = fedlc(counts) if ask.calibrates else cross_entropy
-        train(model, kept.images, kept.labels, self.settings, generator=drawn, loss=loss)
+        train(model, kept.images, kept.labels, self.settings, generator=drawn, loss=self._loss(ask.loss))
         return replace(reply, samples=len(kept.labels), model=arrays(model.state_dict()))
 
     def _report(self, ask: Ask) -> bytes:
@@ -79,6 +79,13 @@ class Vehicle:
             remember(self.memory, self._samples, ask.model, features)
         labels = self.samples.labels.cpu().numpy()
         return question.answer(features, labels, earlier, min_samples=self.min_samples, find=self._part)
+
+    def _loss(self, name: str) -> Loss:
+        """What it minimises: a loss that is installed, or one that its own configuration or method names."""
+        installed = LOSSES.parse(name).head in LOSSES or name == self.loss
+        if not installed and not (self.method and find_training(find_method(self.method).training).loss == name):
+            raise FleetError(f"loss: {name!r} is neither installed on this vehicle nor named by its own configuration")
+        return find_loss(name)
 
     def _part(self, method: str, part: str) -> Part:
         return find_part(method, part, self.method)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from mpt.core.validation import Floats, Ints
+from mpt.tracking.coverage import Coverage
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import LONGEST_ID
-from mpt.tracking.settings import Settings
-from mpt.tracking.spread import Spread
+from mpt.tracking.settings import TrackerSettings
 
 COLUMNS = ("vehicle", "class", "count")
 _MOST = 10**12
@@ -24,7 +24,7 @@ Alike = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
-class Loss:
+class ClassLoss:
     """What one class would lose with one vehicle.
 
     Attributes:
@@ -47,7 +47,7 @@ class Danger:
     """What would be lost if one vehicle left; `losses` has its classes, the worst first."""
 
     vehicle: str
-    losses: tuple[Loss, ...]
+    losses: tuple[ClassLoss, ...]
 
     @property
     def vanish(self) -> tuple[str, ...]:
@@ -126,8 +126,8 @@ class ToWatch:
         return f"watch={json.dumps(','.join(self.classes), ensure_ascii=False)}" if self.classes else ""
 
 
-def read_counts(path: Path) -> tuple[Spread, tuple[str, ...]]:
-    """A CSV file with the columns vehicle, class, count: the spread and the classes' names.
+def read_counts(path: Path) -> tuple[Coverage, tuple[str, ...]]:
+    """A CSV file with the columns vehicle, class, count: the coverage and the classes' names.
 
     Raises:
         FleetError: with the line's number, where the file is not such a table.
@@ -158,41 +158,41 @@ def read_counts(path: Path) -> tuple[Spread, tuple[str, ...]]:
 
 
 def dangers(
-    spread: Spread, names: Sequence[str], watch_share: float = 0.5, *, losing: bool = False
+    coverage: Coverage, names: Sequence[str], watch_share: float = 0.5, *, losing: bool = False
 ) -> tuple[Danger, ...]:
     """What would be lost with each vehicle, the most dangerous first.
 
     By the number of classes that would vanish, then of those that would become rare, then by the largest share.
 
     Args:
-        spread: the counts.
+        coverage: the counts.
         names: of its classes.
         watch_share: a class is rare without a vehicle that holds this share of it.
         losing: whether to leave out the vehicles without which no class would vanish or become rare.
     """
     _check_share(watch_share)
-    largest: Floats = spread.shares.max(axis=1, initial=0.0)
+    largest: Floats = coverage.shares.max(axis=1, initial=0.0)
     chosen = largest >= (watch_share if losing else 0.0)
-    vehicles, classes = np.nonzero(np.where(chosen[:, None], spread.counts, 0))
-    counts, shares = spread.counts[vehicles, classes], spread.shares[vehicles, classes]
+    vehicles, classes = np.nonzero(np.where(chosen[:, None], coverage.counts, 0))
+    counts, shares = coverage.counts[vehicles, classes], coverage.shares[vehicles, classes]
     by_name = np.argsort(np.argsort(np.array(names)))
     order = np.lexsort((by_name[classes], -counts, -shares, vehicles))
-    columns = (vehicles, classes, counts, spread.totals[classes] - counts, shares)
-    held: dict[int, list[Loss]] = {i: [] for i in np.flatnonzero(chosen).tolist()}
+    columns = (vehicles, classes, counts, coverage.totals[classes] - counts, shares)
+    held: dict[int, list[ClassLoss]] = {i: [] for i in np.flatnonzero(chosen).tolist()}
     for i, c, count, remaining, share in zip(*(column[order].tolist() for column in columns), strict=True):
         verdict = "vanishes" if not remaining else "becomes rare" if share >= watch_share else "stays"
-        held[i].append(Loss(names[c], count, remaining, share, verdict))
-    found = [Danger(spread.vehicles[i], tuple(losses)) for i, losses in held.items()]
+        held[i].append(ClassLoss(names[c], count, remaining, share, verdict))
+    found = [Danger(coverage.vehicles[i], tuple(losses)) for i, losses in held.items()]
     return tuple(sorted(found, key=lambda d: (-len(d.vanish), -len(d.become_rare), -d.largest, d.vehicle)))
 
 
 def smallest_groups(
-    spread: Spread, names: Sequence[str], watch_share: float = 0.5, largest: int = 3
+    coverage: Coverage, names: Sequence[str], watch_share: float = 0.5, largest: int = 3
 ) -> tuple[Held, ...]:
     """The fewest vehicles that hold the watched share of each class: the fewest first, then by their share.
 
     Args:
-        spread: the counts.
+        coverage: the counts.
         names: of its classes.
         watch_share: a class is rare without vehicles that hold this share of it.
         largest: groups of more vehicles are not looked for.
@@ -200,18 +200,18 @@ def smallest_groups(
     _check_share(watch_share)
     if largest < 1:
         raise FleetError(f"group: {largest}, should be at least 1")
-    order = np.argsort(-spread.counts, axis=0, kind="stable")[:largest]
-    together = np.take_along_axis(spread.counts, order, axis=0).cumsum(axis=0)
-    enough = together / np.maximum(spread.totals, 1) >= watch_share
+    order = np.argsort(-coverage.counts, axis=0, kind="stable")[:largest]
+    together = np.take_along_axis(coverage.counts, order, axis=0).cumsum(axis=0)
+    enough = together / np.maximum(coverage.totals, 1) >= watch_share
 
     def held(c: int) -> Held:
-        samples = int(spread.totals[c])
+        samples = int(coverage.totals[c])
         if not enough[:, c].any():
             return Held(names[c], samples, (), 0.0, samples, ())
         size = int(np.argmax(enough[:, c])) + 1
         rows, count = order[:size, c].tolist(), int(together[size - 1, c])
-        also = [name for lost in _lost_with(spread, names, rows, watch_share) for name in lost if name != names[c]]
-        vehicles = tuple(spread.vehicles[i] for i in rows)
+        also = [name for lost in _lost_with(coverage, names, rows, watch_share) for name in lost if name != names[c]]
+        vehicles = tuple(coverage.vehicles[i] for i in rows)
         return Held(names[c], samples, vehicles, count / samples, samples - count, tuple(also))
 
     found = [held(c) for c in range(len(names))]
@@ -219,53 +219,53 @@ def smallest_groups(
 
 
 def joint_groups(
-    spread: Spread, names: Sequence[str], held: Iterable[Held], watch_share: float = 0.5
+    coverage: Coverage, names: Sequence[str], held: Iterable[Held], watch_share: float = 0.5
 ) -> tuple[Group, ...]:
     """The groups of at least two vehicles among `held`, each once: those that lose most classes together first."""
-    rows = {vehicle: i for i, vehicle in enumerate(spread.vehicles)}
+    rows = {vehicle: i for i, vehicle in enumerate(coverage.vehicles)}
     holds = dict[tuple[str, ...], list[str]]()
     for one in held:
         if len(one.vehicles) > 1:
             holds.setdefault(tuple(sorted(one.vehicles)), []).append(one.name)
 
     def group(vehicles: tuple[str, ...]) -> Group:
-        vanish, rare = _lost_with(spread, names, [rows[v] for v in vehicles], watch_share)
+        vanish, rare = _lost_with(coverage, names, [rows[v] for v in vehicles], watch_share)
         return Group(vehicles, tuple(holds[vehicles]), vanish, rare)
 
     found = map(group, holds)
     return tuple(sorted(found, key=lambda g: (-len(g.vanish) - len(g.become_rare), len(g.vehicles), g.vehicles)))
 
 
-def to_watch(spread: Spread, names: Sequence[str], watch_share: float = 0.5) -> ToWatch:
+def to_watch(coverage: Coverage, names: Sequence[str], watch_share: float = 0.5) -> ToWatch:
     """What to name in `watch`; nothing where fewer than two vehicles have samples, as nobody would stay."""
     _check_share(watch_share)
-    most = Settings(num_classes=len(names), dim=1).capacity if len(names) > 1 else 0
-    held = [] if holders(spread) < 2 else np.flatnonzero(spread.largest >= watch_share).tolist()
-    wanted = [names[c] for c in sorted(held, key=lambda c: (-spread.largest[c], -spread.totals[c], c))]
+    most = TrackerSettings(num_classes=len(names), dim=1).capacity if len(names) > 1 else 0
+    held = [] if holders(coverage) < 2 else np.flatnonzero(coverage.largest >= watch_share).tolist()
+    wanted = [names[c] for c in sorted(held, key=lambda c: (-coverage.largest[c], -coverage.totals[c], c))]
     unwritable = tuple(name for name in wanted if set(name) & set(",\"'"))
     writable = tuple(name for name in wanted if name not in unwritable)
     return ToWatch(writable[:most], writable[most:], unwritable, most)
 
 
-def holders(spread: Spread) -> int:
+def holders(coverage: Coverage) -> int:
     """How many vehicles have samples."""
-    return int(np.count_nonzero(spread.counts.any(axis=1)))
+    return int(np.count_nonzero(coverage.counts.any(axis=1)))
 
 
-def alike_classes(spread: Spread, names: Sequence[str]) -> tuple[Alike, ...]:
+def alike_classes(coverage: Coverage, names: Sequence[str]) -> tuple[Alike, ...]:
     """Names, with samples, that differ in nothing but case, whitespace, "-" and "_": probably one class each."""
-    return _alike(names, spread.totals.tolist(), r"\s_-")
+    return _alike(names, coverage.totals.tolist(), r"\s_-")
 
 
-def alike_vehicles(spread: Spread) -> tuple[Alike, ...]:
+def alike_vehicles(coverage: Coverage) -> tuple[Alike, ...]:
     """Ids, with samples, that differ in nothing but case and whitespace: probably one vehicle each."""
-    return _alike(spread.vehicles, spread.counts.sum(axis=1).tolist(), r"\s")
+    return _alike(coverage.vehicles, coverage.counts.sum(axis=1).tolist(), r"\s")
 
 
-def as_json(spread: Spread, names: Sequence[str], watch_share: float = 0.5, largest: int = 3) -> dict[str, Any]:
+def as_json(coverage: Coverage, names: Sequence[str], watch_share: float = 0.5, largest: int = 3) -> dict[str, Any]:
     """The whole answer as plain data: all vehicles, all classes, all groups."""
 
-    def named(one: Loss | Held) -> dict[str, Any]:
+    def named(one: ClassLoss | Held) -> dict[str, Any]:
         return {"class": one.name, **{key: value for key, value in vars(one).items() if key != "name"}}
 
     def danger(one: Danger) -> dict[str, Any]:
@@ -275,17 +275,17 @@ def as_json(spread: Spread, names: Sequence[str], watch_share: float = 0.5, larg
     def alike(found: Iterable[Alike]) -> list[list[dict[str, Any]]]:
         return [[{"name": name, "samples": samples} for name, samples in one] for one in found]
 
-    held, watch = smallest_groups(spread, names, watch_share, largest), to_watch(spread, names, watch_share)
+    held, watch = smallest_groups(coverage, names, watch_share, largest), to_watch(coverage, names, watch_share)
     return {
         "watch_share": watch_share,
         "largest_group": largest,
-        "samples": int(spread.totals.sum()),
+        "samples": int(coverage.totals.sum()),
         "watch": {**vars(watch), "line": watch.line},
-        "alike_classes": alike(alike_classes(spread, names)),
-        "alike_vehicles": alike(alike_vehicles(spread)),
+        "alike_classes": alike(alike_classes(coverage, names)),
+        "alike_vehicles": alike(alike_vehicles(coverage)),
         "classes": list(map(named, held)),
-        "groups": [vars(group) for group in joint_groups(spread, names, held, watch_share)],
-        "vehicles": list(map(danger, dangers(spread, names, watch_share))),
+        "groups": [vars(group) for group in joint_groups(coverage, names, held, watch_share)],
+        "vehicles": list(map(danger, dangers(coverage, names, watch_share))),
     }
 
 
@@ -295,13 +295,13 @@ def _check_share(watch_share: float) -> None:
 
 
 def _lost_with(
-    spread: Spread, names: Sequence[str], rows: list[int], watch_share: float
+    coverage: Coverage, names: Sequence[str], rows: list[int], watch_share: float
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The classes that would vanish and that would become rare without these vehicles, the largest share first."""
-    counts: Ints = spread.counts[rows].sum(axis=0)
-    shares = counts / np.maximum(spread.totals, 1)
+    counts: Ints = coverage.counts[rows].sum(axis=0)
+    shares = counts / np.maximum(coverage.totals, 1)
     lost = sorted(np.flatnonzero(shares >= watch_share).tolist(), key=lambda c: (-shares[c], -counts[c], c))
-    gone = [c for c in lost if counts[c] == spread.totals[c]]
+    gone = [c for c in lost if counts[c] == coverage.totals[c]]
     return tuple(names[c] for c in gone), tuple(names[c] for c in lost if c not in gone)
 
 
@@ -337,13 +337,13 @@ def _add(counts: dict[str, dict[str, int]], known: dict[str, str], places: list[
     row[known[name]] = int(digits)
 
 
-def _spread(counts: Mapping[str, Mapping[str, int]]) -> tuple[Spread, tuple[str, ...]]:
+def _spread(counts: Mapping[str, Mapping[str, int]]) -> tuple[Coverage, tuple[str, ...]]:
     names = tuple(sorted({name for row in counts.values() for name in row}, key=_natural))
     place = {name: i for i, name in enumerate(names)}
     table = {vehicle: np.zeros(len(names), dtype=np.int64) for vehicle in counts}
     for vehicle, row in counts.items():
         table[vehicle][[place[name] for name in row]] = list(row.values())
-    return Spread.of(table, len(names)), names
+    return Coverage.of(table, len(names)), names
 
 
 def _natural(name: str) -> tuple[bool, int, str]:

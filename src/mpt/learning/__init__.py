@@ -1,30 +1,57 @@
-"""What a vehicle computes, in torch: backbones, local training, features; and the average of the vehicles' models."""
+"""What a vehicle computes, in torch: backbones, local training, features; and the average of the vehicles' models.
 
-from mpt.learning.augmentation import AUGMENTATIONS, normalise
-from mpt.learning.averaging import RunningAverage, batchnorm_prefixes
-from mpt.learning.backbones import BACKBONES, Classifier, build
-from mpt.learning.errors import LearningError
-from mpt.learning.losses import Loss, cross_entropy, fedlc
-from mpt.learning.randomness import derive_seed, generator, numpy_generator
-from mpt.learning.training import Settings, Trained, embed, train
+Torch is imported when one of these names is first asked for, so that settings can be read without it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mpt.learning.settings import AUGMENTATIONS, LearningError, TrainingSettings
+
+if TYPE_CHECKING:
+    from mpt.learning.augmentation import normalise
+    from mpt.learning.averaging import RunningAverage, batchnorm_prefixes
+    from mpt.learning.backbones import BACKBONES, Classifier, build
+    from mpt.learning.losses import FedLC, Loss, cross_entropy
+    from mpt.learning.randomness import derive_seed, generator, numpy_generator
+    from mpt.learning.samples import Samples
+    from mpt.learning.training import TrainingResult, embed, train
 
 __all__ = [
     "AUGMENTATIONS",
     "BACKBONES",
     "Classifier",
+    "FedLC",
     "LearningError",
     "Loss",
     "RunningAverage",
-    "Settings",
-    "Trained",
+    "Samples",
+    "TrainingResult",
+    "TrainingSettings",
     "batchnorm_prefixes",
     "build",
     "cross_entropy",
     "derive_seed",
     "embed",
-    "fedlc",
     "generator",
     "normalise",
     "numpy_generator",
     "train",
 ]
+
+_MODULES = {
+    "augmentation": ("normalise",),
+    "averaging": ("RunningAverage", "batchnorm_prefixes"),
+    "backbones": ("BACKBONES", "Classifier", "build"),
+    "losses": ("FedLC", "Loss", "cross_entropy"),
+    "randomness": ("derive_seed", "generator", "numpy_generator"),
+    "samples": ("Samples",),
+    "training": ("TrainingResult", "embed", "train"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

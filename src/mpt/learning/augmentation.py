@@ -5,12 +5,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-AUGMENTATIONS = {
-    "none": "images as they are",
-    "flip": "half of the images mirrored left to right, drawn anew every epoch",
-    "crop-flip": "the same, and shifted by up to an eighth of the size each way, the edge repeated where nothing was",
-}
-
 
 @dataclass(frozen=True)
 class Epoch:

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from mpt.learning.errors import LearningError
+from mpt.learning.settings import LearningError
 
-State = Mapping[str, Tensor]
+_State = Mapping[str, Tensor]
 """What `model.state_dict()` returns."""
 
 
@@ -51,7 +51,7 @@ class RunningAverage:
         """The sum of the weights so far."""
         return self._weight
 
-    def add(self, state: State, weight: float) -> None:
+    def add(self, state: _State, weight: float) -> None:
         """Take in one vehicle's model; a state that does not fit is refused and changes nothing."""
         if not math.isfinite(weight) or weight < 0:
             raise LearningError(f"weight: {weight}, should be finite and not negative")
@@ -77,7 +77,7 @@ class RunningAverage:
                 merged[name] = self._means[name].to(dtype, copy=True)
         return merged
 
-    def _take_in(self, state: State, weight: float) -> None:
+    def _take_in(self, state: _State, weight: float) -> None:
         """Chan's update of means and of sums of squared deviations: nothing cancels, however large the means are."""
         before, self._weight = self._weight, self._weight + weight
         share = weight / self._weight
@@ -98,7 +98,7 @@ class RunningAverage:
             else:
                 self._means[name] = tensor.to(torch.float64, copy=True)
 
-    def _check(self, state: State) -> None:
+    def _check(self, state: _State) -> None:
         for variance, mean in self._mean_of.items():
             if variance not in state or mean not in state:
                 raise LearningError(f"state: {mean} or {variance} is missing, though batchnorm names that layer")

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from mpt import draws
-from mpt.learning.errors import LearningError
+from mpt.base import generators as draws
+from mpt.learning.settings import LearningError
 
 
 def derive_seed(seed: int, purpose: str, round: int = 0, vehicle: int | str = 0) -> int:

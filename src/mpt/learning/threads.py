@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import torch
 
-Tool = TypeVar("Tool")
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+_Tool = TypeVar("_Tool")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 MOST = 8
@@ -35,8 +35,8 @@ def with_threads(count: int) -> Iterator[None]:
 
 
 def side_by_side(
-    work: Callable[[Tool, Item], Result], tools: Sequence[Tool], items: Sequence[Item]
-) -> Iterator[Result]:
+    work: Callable[[_Tool, _Item], _Result], tools: Sequence[_Tool], items: Sequence[_Item]
+) -> Iterator[_Result]:
     """What `work` makes of each item, in the order of the items; as many at once as there are tools.
 
     Each call has one of the tools to itself and an equal share of torch's threads, so that results do not depend on
@@ -48,11 +48,11 @@ def side_by_side(
         [6, 8, 10]
     """
     share = max(1, torch.get_num_threads() // len(tools))
-    free: SimpleQueue[Tool] = SimpleQueue()
+    free: SimpleQueue[_Tool] = SimpleQueue()
     for tool in tools:
         free.put(tool)
 
-    def with_a_tool(item: Item) -> Result:
+    def with_a_tool(item: _Item) -> _Result:
         tool = free.get()
         try:
             return work(tool, item)
@@ -60,7 +60,7 @@ def side_by_side(
             free.put(tool)
 
     pool = ThreadPoolExecutor(len(tools), "side-by-side", torch.set_num_threads, (share,))
-    waiting: deque[Future[Result]] = deque()
+    waiting: deque[Future[_Result]] = deque()
     try:
         with with_threads(share):
             for item in items:

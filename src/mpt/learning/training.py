@@ -11,13 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from mpt.learning.augmentation import AUGMENTATIONS, draw_epoch, normalise, take
+from mpt.learning.augmentation import draw_epoch, normalise, take
 from mpt.learning.backbones.classifier import Classifier
-from mpt.learning.errors import LearningError
-from mpt.learning.losses import Loss, cross_entropy, fedlc
+from mpt.learning.losses import Loss, cross_entropy
 from mpt.learning.randomness import isolated
-
-__all__ = ["Loss", "Settings", "Trained", "cross_entropy", "embed", "fedlc", "train"]
+from mpt.learning.settings import LearningError, TrainingSettings
 
 
 def embed_batch(model: Classifier) -> int:
@@ -33,45 +31,8 @@ def channels_last(model: Classifier) -> Classifier:
     return moved
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How a vehicle trains in one round.
-
-    Attributes:
-        epochs: passes over its own data; 0 leaves the model as it is.
-        lr: learning rate of SGD.
-        momentum: of SGD, from fresh state every round.
-        weight_decay: on all parameters.
-        batch_size: at least 2, because BatchNorm cannot train on one sample.
-        augment: "none", "flip" or "crop-flip".
-    """
-
-    epochs: int = 5
-    lr: float = 0.01
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    batch_size: int = 64
-    augment: str = "none"
-
-    def __post_init__(self) -> None:
-        for name, least in (("epochs", 0), ("batch_size", 2)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise LearningError(f"{name}: {value!r}, should be an integer of at least {least}")
-        for name in ("lr", "momentum", "weight_decay"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-                raise LearningError(f"{name}: {value!r}, should be a finite number that is not negative")
-        if self.lr == 0:
-            raise LearningError("lr: 0, should be positive")
-        if self.momentum >= 1:
-            raise LearningError(f"momentum: {self.momentum}, should be below 1")
-        if self.augment not in AUGMENTATIONS:
-            raise LearningError(f"augment: {self.augment!r}, should be one of {', '.join(AUGMENTATIONS)}")
-
-
 @dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """What a vehicle's training came to.
 
     Attributes:
@@ -87,11 +48,11 @@ def train(
     model: Classifier,
     images: Tensor,
     labels: Tensor,
-    settings: Settings,
+    settings: TrainingSettings,
     *,
     generator: torch.Generator,
     loss: Loss = cross_entropy,
-) -> Trained:
+) -> TrainingResult:
     """Train `model` in place on one vehicle's data by SGD from fresh optimiser state.
 
     Every epoch takes the samples in a new order, all of them but a last batch of one sample, which is left out because
@@ -103,11 +64,12 @@ def train(
         images: (N, C, H, W) uint8, on the model's device.
         labels: (N,) int64, on the model's device.
         generator: as `mpt.learning.generator` makes it for this round and vehicle.
-        loss: `cross_entropy`, `fedlc(counts)`, or another function of logits and labels.
+        loss: `cross_entropy`, `FedLC()`, or another function of logits, labels and the vehicle's counts.
     """
     check_images(model, images)
     _check_labels(model, images, labels)
     n, device = len(labels), images.device
+    counts = torch.bincount(labels, minlength=model.num_classes)
     dtype = model.head.weight.dtype
     optimiser = torch.optim.SGD(
         [p for p in model.parameters() if p.requires_grad],
@@ -121,14 +83,14 @@ def train(
             epoch = draw_epoch(n, model.image_size, settings.augment, generator, device)
             for batch in batches(n, settings.batch_size):
                 inputs = normalise(take(images, epoch, batch), dtype)
-                value = loss(model(inputs), labels[epoch.order[batch]])
+                value = loss(model(inputs), labels[epoch.order[batch]], counts)
                 optimiser.zero_grad(set_to_none=True)
                 value.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
                 size = batch.stop - batch.start
                 total += value.detach() * size
                 seen += size
-    return Trained(float(total) / seen if seen else math.nan, n)
+    return TrainingResult(float(total) / seen if seen else math.nan, n)
 
 
 def batches(n: int, batch_size: int) -> Iterator[slice]:

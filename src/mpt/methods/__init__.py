@@ -1,33 +1,36 @@
 """Methods that keep a departed class alive, one file each, behind one protocol."""
 
-from mpt.methods.method import Asks, Cost, FleetMethod, Method, Now, Readout, Traits
+from mpt.methods.method import Asks, Cost, FleetMethod, Method, Readout, RoundContext, Traits
 from mpt.methods.registry import (
     FLEET_METHODS,
     METHODS,
-    MethodError,
     OnFleet,
-    file_of,
     find_method,
+    find_methods,
     find_on_fleet,
     find_part,
 )
+from mpt.methods.trainings import TRAININGS, MethodError, Training, find_training
 from mpt.protocol.local import Local
 
 __all__ = [
     "FLEET_METHODS",
     "METHODS",
+    "TRAININGS",
     "Asks",
     "Cost",
     "FleetMethod",
     "Local",
     "Method",
     "MethodError",
-    "Now",
     "OnFleet",
     "Readout",
+    "RoundContext",
+    "Training",
     "Traits",
-    "file_of",
     "find_method",
+    "find_methods",
     "find_on_fleet",
     "find_part",
+    "find_training",
 ]

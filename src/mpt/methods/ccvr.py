@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from mpt.core.validation import Floats, Ints
-from mpt.methods.method import Now, Training
+from mpt.methods.method import RoundContext
 from mpt.methods.simple import Linear
 from mpt.protocol.local import Local
 from mpt.protocol.parts import Asked, on_vehicle
@@ -64,7 +64,7 @@ class Ccvr:
     trains: ClassVar[bool] = True
 
     name: str = "ccvr"
-    training: Training = "continued"
+    training: str = "continued"
     virtual: int = 2000
     epochs: int = 10
     batch_size: int = 64
@@ -72,22 +72,22 @@ class Ccvr:
     momentum: float = 0.9
     weight_decay: float = 1e-5
 
-    def depart(self, now: Now) -> None:
+    def depart(self, context: RoundContext) -> None:
         """Nothing is kept."""
 
-    def track(self, kept: None, now: Now) -> tuple[None, Linear]:
+    def track(self, state: None, context: RoundContext) -> tuple[None, Linear]:
         """The head calibrated on as many virtual features of each class."""
-        stats = now.report(now.request(scatter=False))
+        stats = context.report(context.request(scatter=False))
         origin = stats.overall_mean.astype(np.float32).astype(np.float64)
-        told = now.total(self.moments, origin=origin)
+        told = context.total(self.moments, origin=origin)
         d = len(origin)
-        seconds = np.zeros((now.num_classes, d, d))
+        seconds = np.zeros((context.num_classes, d, d))
         rows, columns = np.tril_indices(d)
         seconds[:, rows, columns] = seconds[:, columns, rows] = told["seconds"]
         classes = gaussians(stats.counts.astype(np.float64), told["sums"], seconds, origin)
-        features = np.concatenate([draw(*classes[c], self.virtual, now.rng) for c in classes])
+        features = np.concatenate([draw(*classes[c], self.virtual, context.rng) for c in classes])
         labels = np.repeat(np.array(list(classes), dtype=np.int64), self.virtual)
-        return None, calibrate(Linear(*now.head), features, labels, now.rng, self)
+        return None, calibrate(Linear(*context.head), features, labels, context.rng, self)
 
     @on_vehicle(counts=("C",), sums=("C", "d"), seconds=("C", "d*"))
     def moments(self, asked: Asked, local: Local) -> dict[str, Floats]:

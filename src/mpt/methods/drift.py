@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from mpt.core.validation import Floats
-from mpt.methods.method import Now, Training
+from mpt.methods.method import RoundContext
 from mpt.protocol.local import Local
 from mpt.protocol.parts import Asked, on_vehicle
 from mpt.protocol.request import unit
@@ -37,19 +37,19 @@ class Sdc:
     needs_departure: ClassVar[bool] = True
 
     name: str = "sdc"
-    training: Training = "held-out"
+    training: str = "held-out"
     budget: Budget = "remaining"
     sigma: float = 0.3
 
-    def depart(self, now: Now) -> Floats:
+    def depart(self, context: RoundContext) -> Floats:
         """Keep the prototype."""
-        prototype: Floats = now.prototype()
+        prototype: Floats = context.prototype()
         return prototype
 
-    def track(self, kept: Floats, now: Now) -> tuple[Floats, Floats]:
+    def track(self, state: Floats, context: RoundContext) -> tuple[Floats, Floats]:
         """The prototype plus the weighted mean drift; where nothing was measured, the prototype."""
-        told = now.total(self.drift, prototype=kept)
-        return kept, kept + told["moved"] / told["weight"] if told["weight"] > 0 else kept
+        told = context.total(self.drift, prototype=state)
+        return state, state + told["moved"] / told["weight"] if told["weight"] > 0 else state
 
     @on_vehicle(earlier=True, moved=("d",), weight=())
     def drift(self, asked: Asked, local: Local) -> dict[str, Floats]:
@@ -71,27 +71,27 @@ class Ldc:
     slow: ClassVar[bool] = True
 
     name: str = "ldc"
-    training: Training = "held-out"
+    training: str = "held-out"
     budget: Budget = "remaining"
     ridge: float = 0.01
 
-    def depart(self, now: Now) -> Floats:
+    def depart(self, context: RoundContext) -> Floats:
         """Keep the prototype."""
-        prototype: Floats = now.prototype()
+        prototype: Floats = context.prototype()
         return prototype
 
-    def track(self, kept: Floats, now: Now) -> tuple[Floats, Floats]:
+    def track(self, state: Floats, context: RoundContext) -> tuple[Floats, Floats]:
         """The prototype under the map."""
-        told = now.total(self.products)
-        d = len(kept)
+        told = context.total(self.products)
+        d = len(state)
         rows, columns = np.tril_indices(d)
         gram, cross = np.zeros((d, d)), told["cross"]
         gram[rows, columns] = gram[columns, rows] = told["gram"]
         size = float(np.trace(gram)) / d
         if size <= 0:
-            return kept, kept
+            return state, state
         correction = np.linalg.solve(gram + self.ridge * size * np.eye(d), cross - gram)
-        return kept, kept + kept @ correction
+        return state, state + state @ correction
 
     @on_vehicle(earlier=True, gram=("d*",), cross=("d", "d"))
     def products(self, asked: Asked, local: Local) -> dict[str, Floats]:

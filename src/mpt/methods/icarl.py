@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpt.core.validation import Floats, Ints
-from mpt.methods.method import Now, Training
+from mpt.methods.method import RoundContext
 from mpt.protocol.request import unit
 
 
@@ -33,11 +33,11 @@ class Icarl:
     """Features are normalised, averaged, and normalised again; the nearest is the one with the largest cosine."""
 
     name: str = "icarl"
-    training: Training = "held-out"
+    training: str = "held-out"
 
-    def depart(self, now: Now) -> None:
+    def depart(self, context: RoundContext) -> None:
         """Nothing is kept."""
 
-    def track(self, kept: None, now: Now) -> tuple[None, Cosine]:
+    def track(self, state: None, context: RoundContext) -> tuple[None, Cosine]:
         """Means of unit features over the samples that are there."""
-        return None, Cosine(now.report(now.request(scatter=False, unit=True)).means)
+        return None, Cosine(context.report(context.request(scatter=False, unit=True)).means)

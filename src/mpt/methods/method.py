@@ -11,15 +11,11 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from mpt.core import ClassStatistics, CrossStatistics, Deposit, Reconstruction, StatisticsError
-from mpt.core.cross import Still
+from mpt.core.cross import StaticPart
 from mpt.core.validation import Floats, Ints
 from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.parts import Answers, Asked, Part, part_of
 from mpt.protocol.request import StatisticsRequest
-
-Training = Literal["held-out", "continued", "fedlc", "live"]
-"""The trainings that methods read: remaining samples held out after the departure, trained on, with FedLC's loss, and
-one without a departure."""
 
 
 class Readout(Protocol):
@@ -50,7 +46,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Now:
+class RoundContext:
     """One round as the server sees it, after the vehicles have received its global model.
 
     Attributes:
@@ -61,9 +57,9 @@ class Now:
         report: asks all present vehicles for statistics and merges their answers; with `staying=True`, only those that
             do not leave after this round.
         summed: what `total` asks by: gives what a part makes on all present vehicles, added up.
-        crossed: asks all present vehicles for cross moments and gives each one's as it arrives, given the still parts
+        crossed: asks all present vehicles for cross moments and gives each one's as it arrives, given the static parts
             that the server has; None where nobody reports them this way.
-        reference: what no method may know, for the rows that are there to compare with: "test" is the test samples'
+        oracle: what no method may know, for the rows that are there to compare with: "test" is the test samples'
             mean feature of the departed class, "train" that of all its training samples, departed ones included.
         rng: for methods that draw.
         cost: what the method has sent and taken so far.
@@ -79,12 +75,12 @@ class Now:
     classifier: tuple[Floats, Floats] | None
     report: Callable[..., ClassStatistics]
     summed: Callable[[Part, Asked], dict[str, Floats]]
-    reference: Callable[[Literal["test", "train"]], Floats]
+    oracle: Callable[[Literal["test", "train"]], Floats]
     rng: np.random.Generator
     held_out: tuple[int, ...] = ()
     watched: tuple[int, ...] = ()
     origin: Floats | None = None
-    crossed: Callable[[CrossRequest, Mapping[bytes, Still]], Iterator[CrossStatistics]] | None = None
+    crossed: Callable[[CrossRequest, Mapping[bytes, StaticPart]], Iterator[CrossStatistics]] | None = None
     cost: Cost = field(default_factory=Cost)
     notes: dict[str, float] = field(default_factory=dict)
 
@@ -113,7 +109,7 @@ class Now:
     def note(self, **numbers: float) -> None:
         """Numbers for the diagnostics: each becomes a column of `diagnostics.csv`."""
         for name, value in numbers.items():
-            if name in ("seed", "round", "method") or not isinstance(value, int | float | np.number):
+            if name in ("seed", "round", "method", "class") or not isinstance(value, int | float | np.number):
                 raise StatisticsError(f"note: {name} = {value!r}, should be a number under a name of its own")
         self.notes.update(numbers)
 
@@ -203,7 +199,7 @@ class FleetMethod(Protocol):
         ...
 
     def reconstruct(
-        self, kept: Deposit, stats: ClassStatistics, cross: CrossStatistics | None = None
+        self, stored: Deposit, stats: ClassStatistics, cross: CrossStatistics | None = None
     ) -> Reconstruction:
         """A departed class now; `cross` where the method asks for it and enough of it has come."""
         ...
@@ -218,14 +214,14 @@ class Method(Protocol):
         ...
 
     @property
-    def training(self) -> Training:
-        """Which training's model it reads."""
+    def training(self) -> str:
+        """Which training's model it reads, as in `mpt trainings` or `path.py:name`."""
         ...
 
-    def depart(self, now: Now) -> Any:
+    def depart(self, context: RoundContext) -> Any:
         """In the last round with the departing vehicle: what the server keeps."""
         ...
 
-    def track(self, kept: Any, now: Now) -> tuple[Any, Floats | Readout]:
+    def track(self, state: Any, context: RoundContext) -> tuple[Any, Floats | Readout]:
         """In a later round: what the server keeps from now on, and either the class's prototype (d,) or a readout."""
         ...

@@ -19,11 +19,11 @@ from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.core.health import VERDICTS
 from mpt.core.validation import Floats
 from mpt.core.value import Value
-from mpt.methods.method import Asks, Now, Training
+from mpt.methods.method import Asks, RoundContext
 from mpt.protocol.request import StatisticsRequest
 
 
-def note(now: Now, kept: Deposit, rec: Reconstruction) -> None:
+def note(context: RoundContext, stored: Deposit, rec: Reconstruction) -> None:
     """How the prototype was put together: alpha, noise, growth and the lengths of the parts; what error to expect.
 
     growth is |predicted| over |Pc r0|, the length of the stored residual outside the current reference span: in
@@ -31,7 +31,7 @@ def note(now: Now, kept: Deposit, rec: Reconstruction) -> None:
     0 good, 1 degraded, 2 lost.
     """
     norm = np.linalg.norm
-    now.note(
+    context.note(
         alpha=rec.alpha,
         growth=rec.growth,
         noise=rec.noise,
@@ -39,10 +39,10 @@ def note(now: Now, kept: Deposit, rec: Reconstruction) -> None:
         in_span_norm=float(norm(rec.in_span)),
         predicted_norm=float(norm(rec.predicted)),
         measured_norm=float(norm(rec.measured)),
-        residual_norm=float(norm(kept.residual)),
+        residual_norm=float(norm(stored.residual)),
     )
     if rec.expected_error is not None and rec.verdict is not None:
-        now.note(expected_error=rec.expected_error, verdict=VERDICTS.index(rec.verdict))
+        context.note(expected_error=rec.expected_error, verdict=VERDICTS.index(rec.verdict))
 
 
 def _prototype(rec: Reconstruction, _: Deposit) -> Floats:
@@ -57,23 +57,23 @@ class Mpt:
     asks: ClassVar[Asks] = Asks()
 
     name: str = "mpt"
-    training: Training = "held-out"
+    training: str = "held-out"
     ridge: float = DEFAULT_RIDGE
     cov_ridge: float = DEFAULT_COV_RIDGE
     part: Callable[[Reconstruction, Deposit], Floats] = _prototype
     outward: bool = False
 
-    def depart(self, now: Now) -> Deposit:
+    def depart(self, context: RoundContext) -> Deposit:
         """Decompose the departing prototype."""
-        before, staying = now.report(now.request()), now.report(now.request(), staying=True)
-        (kept,) = self.deposit(before, [now.departed], staying)
-        return kept
+        before, staying = context.report(context.request()), context.report(context.request(), staying=True)
+        (stored,) = self.deposit(before, [context.departed], staying)
+        return stored
 
-    def track(self, kept: Deposit, now: Now) -> tuple[Deposit, Floats]:
+    def track(self, state: Deposit, context: RoundContext) -> tuple[Deposit, Floats]:
         """Reconstruct it in the current feature space."""
-        rec = self.reconstruct(kept, now.report(now.request()))
-        note(now, kept, rec)
-        return kept, self.part(rec, kept)
+        rec = self.reconstruct(state, context.report(context.request()))
+        note(context, state, rec)
+        return state, self.part(rec, state)
 
     def deposit(
         self, before: ClassStatistics, departed: Sequence[int], staying: ClassStatistics
@@ -82,10 +82,10 @@ class Mpt:
         return deposit(before, departed, staying=staying, ridge=self.ridge, cov_ridge=self.cov_ridge)
 
     def reconstruct(
-        self, kept: Deposit, stats: ClassStatistics, cross: CrossStatistics | None = None
+        self, stored: Deposit, stats: ClassStatistics, cross: CrossStatistics | None = None
     ) -> Reconstruction:
         """Eq. (3) to (7)."""
-        return reconstruct(kept, stats)
+        return reconstruct(stored, stats)
 
 
 @dataclass(frozen=True)
@@ -99,20 +99,20 @@ class MptLite:
     needs_departure: ClassVar[bool] = True
 
     name: str = "mpt-lite"
-    training: Training = "held-out"
+    training: str = "held-out"
     ridge: float = DEFAULT_RIDGE
 
-    def depart(self, now: Now) -> Deposit:
+    def depart(self, context: RoundContext) -> Deposit:
         """Decompose the departing prototype."""
-        request = self._request(now)
-        (kept,) = self.deposit(now.report(request), [now.departed], now.report(request, staying=True))
-        return kept
+        request = self._request(context)
+        (stored,) = self.deposit(context.report(request), [context.departed], context.report(request, staying=True))
+        return stored
 
-    def track(self, kept: Deposit, now: Now) -> tuple[Deposit, Floats]:
+    def track(self, state: Deposit, context: RoundContext) -> tuple[Deposit, Floats]:
         """Reconstruct it from counts, sums and squares."""
-        rec = self.reconstruct(kept, now.report(self._request(now)))
-        note(now, kept, rec)
-        return kept, rec.prototype
+        rec = self.reconstruct(state, context.report(self._request(context)))
+        note(context, state, rec)
+        return state, rec.prototype
 
     def deposit(
         self, before: ClassStatistics, departed: Sequence[int], staying: ClassStatistics
@@ -123,14 +123,14 @@ class MptLite:
         return deposit(before, departed, staying=staying, ridge=self.ridge)
 
     def reconstruct(
-        self, kept: Deposit, stats: ClassStatistics, cross: CrossStatistics | None = None
+        self, stored: Deposit, stats: ClassStatistics, cross: CrossStatistics | None = None
     ) -> Reconstruction:
         """With g for the transport."""
-        return reconstruct(kept, stats, variant="lite")
+        return reconstruct(stored, stats, variant="lite")
 
-    def _request(self, now: Now) -> StatisticsRequest:
-        means = now.report(now.request(scatter=False), staying=True)
-        return now.request(scatter=False, span=means.means[means.reference_classes])
+    def _request(self, context: RoundContext) -> StatisticsRequest:
+        means = context.report(context.request(scatter=False), staying=True)
+        return context.request(scatter=False, span=means.means[means.reference_classes])
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,20 +152,20 @@ class OneMessage:
     asks: ClassVar[Asks] = Asks(scatter=False, span=True)
 
     name: str = "mpt-lite:one-message"
-    training: Training = "held-out"
+    training: str = "held-out"
     ridge: float = DEFAULT_RIDGE
 
-    def depart(self, now: Now) -> Spanned:
+    def depart(self, context: RoundContext) -> Spanned:
         """Decompose the departing prototype."""
-        kept = self._lite.depart(now)
-        return Spanned(kept, kept.reference)
+        stored = self._lite.depart(context)
+        return Spanned(stored, stored.reference)
 
-    def track(self, kept: Spanned, now: Now) -> tuple[Spanned, Floats]:
+    def track(self, state: Spanned, context: RoundContext) -> tuple[Spanned, Floats]:
         """Reconstruct it from counts, sums and squares about the last span."""
-        stats = now.report(now.request(scatter=False, span=kept.span))
-        rec = self.reconstruct(kept.deposit, stats)
-        note(now, kept.deposit, rec)
-        return Spanned(kept.deposit, stats.means[stats.reference_classes]), rec.prototype
+        stats = context.report(context.request(scatter=False, span=state.span))
+        rec = self.reconstruct(state.deposit, stats)
+        note(context, state.deposit, rec)
+        return Spanned(state.deposit, stats.means[stats.reference_classes]), rec.prototype
 
     def deposit(
         self, before: ClassStatistics, departed: Sequence[int], staying: ClassStatistics
@@ -174,25 +174,23 @@ class OneMessage:
         return self._lite.deposit(before, departed, staying)
 
     def reconstruct(
-        self, kept: Deposit, stats: ClassStatistics, cross: CrossStatistics | None = None
+        self, stored: Deposit, stats: ClassStatistics, cross: CrossStatistics | None = None
     ) -> Reconstruction:
         """As MPT-lite's."""
-        return self._lite.reconstruct(kept, stats)
+        return self._lite.reconstruct(stored, stats)
 
     @property
     def _lite(self) -> MptLite:
         return MptLite(ridge=self.ridge)
 
 
-def parts(ridge: float = DEFAULT_RIDGE, cov_ridge: float = DEFAULT_COV_RIDGE) -> tuple[Mpt, ...]:
-    """The rows of the paper's analysis: each leaves out what the next one adds."""
-
-    def row(name: str, part: Callable[[Reconstruction, Deposit], Floats]) -> Mpt:
-        return Mpt(name, ridge=ridge, cov_ridge=cov_ridge, part=part)
-
-    return (
-        row("mpt:in-span", lambda rec, _: rec.in_span),
-        row("mpt:stored-residual", lambda rec, kept: rec.in_span + kept.residual),
-        row("mpt:predicted", lambda rec, _: rec.in_span + rec.predicted),
-        row("mpt:measured", lambda rec, _: rec.in_span + rec.measured),
-    )
+PARTS: dict[str, tuple[Callable[[Reconstruction, Deposit], Floats], str]] = {
+    "mpt:in-span": (lambda rec, _: rec.in_span, "MPT's in-span part alone"),
+    "mpt:stored-residual": (
+        lambda rec, stored: rec.in_span + stored.residual,
+        "in-span part and the residual as stored at departure",
+    ),
+    "mpt:predicted": (lambda rec, _: rec.in_span + rec.predicted, "in-span part and predicted residual, alpha = 0"),
+    "mpt:measured": (lambda rec, _: rec.in_span + rec.measured, "in-span part and measured residual, alpha = 1"),
+}
+"""The rows of the paper's analysis, each of which leaves out what the next one adds: what is read out, and a line."""

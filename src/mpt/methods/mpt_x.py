@@ -15,17 +15,17 @@ from mpt.core import (
     reconstruct,
 )
 from mpt.core.affine import halves_suffice
-from mpt.core.cross import Still
+from mpt.core.cross import StaticPart
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.core.validation import Floats
 from mpt.core.value import Value
-from mpt.methods.method import Asks, Now, Training
+from mpt.methods.method import Asks, RoundContext
 from mpt.methods.mpt import note
 from mpt.protocol.cross_request import CrossRequest
 
 
 @dataclass(frozen=True, eq=False)
-class Kept(Value):
+class MptXState(Value):
     """What the server keeps of a departed class.
 
     Attributes:
@@ -33,14 +33,14 @@ class Kept(Value):
         round: of the departure.
         weights: (C,), how much each class counts in the cross moments.
         earlier_origin: (d,), a vector near the reference model's features.
-        still: by digest, what the vehicles of the last report need not send again.
+        static: by digest, what the vehicles of the last report need not send again.
     """
 
     deposit: Deposit
     round: int
     weights: Floats
     earlier_origin: Floats
-    still: Mapping[bytes, Still] = field(default_factory=dict)
+    static: Mapping[bytes, StaticPart] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -56,41 +56,41 @@ class MptX:
     asks: ClassVar[Asks] = Asks(cross=True)
 
     name: str = "mpt-x"
-    training: Training = "held-out"
+    training: str = "held-out"
     ridge: float = DEFAULT_RIDGE
     cov_ridge: float = DEFAULT_COV_RIDGE
     outward: bool = True
 
-    def depart(self, now: Now) -> Kept:
+    def depart(self, context: RoundContext) -> MptXState:
         """Keep the departing prototype and fix the class weights."""
-        before, staying = now.report(now.request()), now.report(now.request(), staying=True)
-        (kept,) = self.deposit(before, [now.departed], staying)
-        return Kept(kept, now.round, class_weights(kept, now.num_classes), staying.overall_mean)
+        before, staying = context.report(context.request()), context.report(context.request(), staying=True)
+        (stored,) = self.deposit(before, [context.departed], staying)
+        return MptXState(stored, context.round, class_weights(stored, context.num_classes), staying.overall_mean)
 
-    def track(self, kept: Kept, now: Now) -> tuple[Kept, Floats]:
+    def track(self, state: MptXState, context: RoundContext) -> tuple[MptXState, Floats]:
         """Ask for the cross moments and take the prototype through the map."""
-        stats = now.report(now.request())
+        stats = context.report(context.request())
         request = CrossRequest(
-            now.round,
-            kept.round,
-            kept.weights,
-            kept.earlier_origin,
+            context.round,
+            state.round,
+            state.weights,
+            state.earlier_origin,
             stats.overall_mean,
-            frozenset(kept.still),
-            halves_suffice(kept.weights, stats.counts, stats.dim),
+            frozenset(state.static),
+            halves_suffice(state.weights, stats.counts, stats.dim),
         )
-        still = dict[bytes, Still]()
+        static = dict[bytes, StaticPart]()
 
         def arriving() -> Iterator[CrossStatistics]:
-            if now.crossed is None:
+            if context.crossed is None:
                 raise StatisticsError("cross moments: nobody reports them here; on a fleet the method is mpt-x itself")
-            for report in now.crossed(request, kept.still):
-                still[report.still_digest] = report.still
+            for report in context.crossed(request, state.static):
+                static[report.static_digest] = report.static
                 yield report
 
-        rec = self.reconstruct(kept.deposit, stats, CrossStatistics.merge(arriving()))
-        note(now, kept.deposit, rec)
-        return replace(kept, still=still), rec.prototype
+        rec = self.reconstruct(state.deposit, stats, CrossStatistics.merge(arriving()))
+        note(context, state.deposit, rec)
+        return replace(state, static=static), rec.prototype
 
     def deposit(
         self, before: ClassStatistics, departed: Sequence[int], staying: ClassStatistics
@@ -99,7 +99,7 @@ class MptX:
         return deposit(before, departed, staying=staying, ridge=self.ridge, cov_ridge=self.cov_ridge)
 
     def reconstruct(
-        self, kept: Deposit, stats: ClassStatistics, cross: CrossStatistics | None = None
+        self, stored: Deposit, stats: ClassStatistics, cross: CrossStatistics | None = None
     ) -> Reconstruction:
         """Eq. (X2) to (X9); without cross moments as MPT does."""
-        return reconstruct(kept, stats) if cross is None else reconstruct(kept, stats, variant="cross", cross=cross)
+        return reconstruct(stored, stats) if cross is None else reconstruct(stored, stats, variant="cross", cross=cross)

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from mpt.core.validation import Floats, Ints
-from mpt.methods.method import Now, Training
+from mpt.methods.method import RoundContext
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,18 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Head:
+class SoftmaxHead:
     """The classifier head itself: softmax, after FedAvg or FedLC."""
 
     name: str = "fedavg"
-    training: Training = "continued"
+    training: str = "continued"
 
-    def depart(self, now: Now) -> None:
+    def depart(self, context: RoundContext) -> None:
         """Nothing is kept."""
 
-    def track(self, kept: None, now: Now) -> tuple[None, Linear]:
+    def track(self, state: None, context: RoundContext) -> tuple[None, Linear]:
         """The head of the global model."""
-        return None, Linear(*now.head)
+        return None, Linear(*context.head)
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,16 @@ class Frozen:
     needs_departure: ClassVar[bool] = True
 
     name: str = "frozen"
-    training: Training = "held-out"
+    training: str = "held-out"
 
-    def depart(self, now: Now) -> Floats:
+    def depart(self, context: RoundContext) -> Floats:
         """Keep the prototype."""
-        prototype: Floats = now.prototype()
+        prototype: Floats = context.prototype()
         return prototype
 
-    def track(self, kept: Floats, now: Now) -> tuple[Floats, Floats]:
+    def track(self, state: Floats, context: RoundContext) -> tuple[Floats, Floats]:
         """The kept prototype."""
-        return kept, kept
+        return state, state
 
 
 @dataclass(frozen=True)
@@ -66,34 +66,28 @@ class RemainingMean:
     """The plain mean of the remaining samples; no prototype where there are none."""
 
     name: str = "remaining-mean"
-    training: Training = "held-out"
+    training: str = "held-out"
 
-    def depart(self, now: Now) -> None:
+    def depart(self, context: RoundContext) -> None:
         """Nothing is kept."""
 
-    def track(self, kept: None, now: Now) -> tuple[None, Floats]:
+    def track(self, state: None, context: RoundContext) -> tuple[None, Floats]:
         """Their mean feature."""
-        return None, now.prototype()
+        return None, context.prototype()
 
 
 @dataclass(frozen=True)
-class Reference:
+class Oracle:
     """A row to compare with, which knows what no method may know."""
 
     name: str
-    training: Training
+    training: str
     knows: Literal["test", "train"]
     outward: bool = False
 
-    def depart(self, now: Now) -> None:
+    def depart(self, context: RoundContext) -> None:
         """Nothing is kept."""
 
-    def track(self, kept: None, now: Now) -> tuple[None, Floats]:
+    def track(self, state: None, context: RoundContext) -> tuple[None, Floats]:
         """The mean feature of the samples it knows."""
-        return None, now.reference(self.knows)
-
-
-oracle = Reference("oracle", "held-out", "test")
-oracle_train = Reference("oracle-train", "held-out", "train")
-oracle_train_outward = Reference("oracle-train:outward", "held-out", "train", outward=True)
-live = Reference("live", "live", "train")
+        return None, context.oracle(self.knows)

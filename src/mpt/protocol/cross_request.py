@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from mpt.core import CrossStatistics, StatisticsError
 from mpt.core import validation as check
-from mpt.core.cross import DIGEST_SIZE, Still, as_weights
+from mpt.core.cross import DIGEST_SIZE, StaticPart, as_weights
 from mpt.core.validation import Floats
 from mpt.core.value import Value
 from mpt.core.wire import Reader, Writer
@@ -27,7 +27,7 @@ class CrossRequest(Value):
         weights: (C,), how much each class counts; zero for those that are departed or watched.
         earlier_origin: (d,), a vector near the features of the reference model.
         origin: (d,), a vector near the current features.
-        known: digests of the still parts that the server has; a vehicle whose own is among them leaves it out.
+        known: digests of the static parts that the server has; a vehicle whose own is among them leaves it out.
         halves: whether the moments may travel as float16; see `mpt.core.affine.halves_suffice`.
     """
 
@@ -74,7 +74,7 @@ class CrossRequest(Value):
         """On a vehicle: its statistics as float32, `cross` as float16, where that will do; less what the server has."""
         return stats.to_bytes(stats.wire_type, frame=False, known=self.known, halves=self.halves)
 
-    def read(self, answer: bytes, known: Mapping[bytes, Still]) -> CrossStatistics:
+    def read(self, answer: bytes, known: Mapping[bytes, StaticPart]) -> CrossStatistics:
         """On the server: what a vehicle answered, completed from `known`; refuses what was made for another request."""
         return CrossStatistics.from_bytes(
             answer, weights=self.weights, earlier_origin=self.earlier_origin, origin=self.origin, known=known

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpt.report.html import DASH, key
-from mpt.report.numbers import Summary
-from mpt.report.reader import Row, Run
-from mpt.report.rows import Look
-from mpt.report.svg import esc, width_of
-from mpt.report.words import score, signed
+from mpt.base.seeds import Series
+from mpt.base.text import score, signed
+from mpt.pages.html import DASH, key
+from mpt.pages.styles import SeriesStyle
+from mpt.pages.svg import esc, width_of
+from mpt.runs.reader import Run
+from mpt.runs.summary import Summary
 
 Matrix = NDArray[np.int64]
 TOP = 5
@@ -28,7 +29,7 @@ def moments(run: Run) -> dict[str, int]:
     return {**({"before": max(before)} if before else {}), **({"after": max(after)} if after else {})}
 
 
-def confusions(run: Run, looks: dict[Row, Look]) -> str:
+def confusions(run: Run, looks: dict[Series, SeriesStyle]) -> str:
     """For each row the fractions of the rare class's test samples by what they were taken for."""
     when = moments(run)
     rows = [row for row in looks if any((row, number) in run.confusion for number in when.values())]
@@ -66,7 +67,7 @@ def _moment(run: Run, moment: str, number: int) -> str:
     return f"before, round {number}" + (" (the departure)" if number == run.depart_at else "")
 
 
-def _taken_for(run: Run, rows: Sequence[Row], rounds: Sequence[int]) -> list[int]:
+def _taken_for(run: Run, rows: Sequence[Series], rounds: Sequence[int]) -> list[int]:
     """The classes that rare samples are most often taken for, over all rows, in the order of the classes."""
     total = np.zeros(len(run.classes))
     for row in rows:
@@ -109,15 +110,15 @@ def _recalls(matrix: Matrix | None, classes: int) -> NDArray[np.float64]:
     return np.where(present > 0, matrix.diagonal() / np.maximum(present, 1), np.nan)
 
 
-def others_table(run: Run, summaries: Sequence[Summary], looks: dict[Row, Look]) -> str:
+def others_table(run: Run, summaries: Sequence[Summary], looks: dict[Series, SeriesStyle]) -> str:
     """Recall of the other classes at the last round, its change since the departure, and the loss to oracle-train."""
     when, count = moments(run), len(run.classes)
     last = when.get("after", when.get("before", 0))
-    now = {s.row: _recalls(run.confusion.get((s.row, last)), count) for s in summaries}
+    now = {s.series: _recalls(run.confusion.get((s.series, last)), count) for s in summaries}
     start = when["before"] if "after" in when and "before" in when else None
-    then = {s.row: _recalls(run.confusion.get((s.row, start or 0)), count) for s in summaries}
+    then = {s.series: _recalls(run.confusion.get((s.series, start or 0)), count) for s in summaries}
     chosen = _chosen(run, list(now.values()))
-    best = {s.row.readout: s for s in summaries if s.row.method == "oracle-train"}
+    best = {s.series.readout: s for s in summaries if s.series.method == "oracle-train"}
     reference = next(iter(best.values()), None)
     head = '<th scope="col" class="sum">all others</th>'
     head += '<th scope="col" class="gap">against oracle-train</th>' if reference else ""
@@ -126,10 +127,10 @@ def others_table(run: Run, summaries: Sequence[Summary], looks: dict[Row, Look])
     for s in summaries:
         cells = f'<td class="sum">{score(s.others.mean)}</td>'
         if reference:
-            against = best.get(s.row.readout, reference)
+            against = best.get(s.series.readout, reference)
             cells += f'<td class="gap">{"" if against is s else signed(s.others.mean - against.others.mean)}</td>'
-        cells += "".join(_heat(now[s.row][c], then[s.row][c]) for c in chosen)
-        look = looks[s.row]
+        cells += "".join(_heat(now[s.series][c], then[s.series][c]) for c in chosen)
+        look = looks[s.series]
         lines.append(f'<tr class="series" data-s="s{look.index}"><th scope="row">{key(look)}</th>{cells}</tr>')
     return (
         '<div class="scroll" tabindex="0" role="region" aria-label="Recall of the other classes"><table class="heat">'

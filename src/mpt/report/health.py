@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mpt.core.health import VERDICTS
-from mpt.report.html import DASH
-from mpt.report.reader import Run
-from mpt.report.rows import Look
-from mpt.report.svg import esc
+from mpt.pages.html import DASH
+from mpt.pages.styles import SeriesStyle
+from mpt.pages.svg import esc
+from mpt.runs.reader import Run
 
 
 class Stated(NamedTuple):
@@ -31,12 +31,18 @@ class Stated(NamedTuple):
 
 def stated(run: Run) -> list[Stated]:
     """The statements of every method that made any."""
-    distances = {(m.seed, m.round, m.row.method): m.prototype_distance for m in run.metrics}
+    distances = {(m["seed"], m["round"], m["method"]): m["prototype_distance"] for m in run.figures.metrics}
     made: dict[str, list[tuple[int, float, float, int]]] = {}
     for d in run.diagnostics:
-        if d.method and d.round > run.depart_at and not math.isnan(d.expected_error):
-            distance = distances.get((d.seed, d.round, d.method), math.nan)
-            made.setdefault(d.method, []).append((d.round, d.expected_error, distance, int(d.verdict)))
+        if (
+            d["method"]
+            and d["round"] > run.depart_at
+            and d.get("expected_error") is not None
+            and d.get("verdict") is not None
+        ):
+            distance = distances.get((d["seed"], d["round"], d["method"]))
+            line = (d["round"], d["expected_error"], math.nan if distance is None else distance, int(d["verdict"]))
+            made.setdefault(d["method"], []).append(line)
     found = []
     for method, lines in made.items():
         last = max(line[0] for line in lines)
@@ -53,12 +59,12 @@ def stated(run: Run) -> list[Stated]:
     return found
 
 
-def health_table(run: Run, looks: Sequence[Look]) -> str:
+def health_table(run: Run, looks: Sequence[SeriesStyle]) -> str:
     """The statements as a table; nothing where no method made any."""
     found = stated(run)
     if not found:
         return ""
-    order = [look.row.method for look in looks]
+    order = [look.series.method for look in looks]
     rows = "".join(_line(one) for one in sorted(found, key=lambda one: order.index(one.method)))
     heads = "".join(f'<th scope="col">{head}</th>' for head in ("expected", "true", "within", *VERDICTS))
     return (

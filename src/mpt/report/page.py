@@ -1,49 +1,49 @@
 """`write_report`: the page, put together from its sections."""
 
-import json
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from mpt.files import write_atomically
+from mpt.base.files import write_atomically
+from mpt.base.seeds import Curve, Series, curve
+from mpt.base.text import quantity
+from mpt.methods import METHODS
+from mpt.pages.document import WIDE, document
+from mpt.pages.html import legend, pairs
+from mpt.pages.lines import Chart, Line, last_round
+from mpt.pages.styles import SeriesStyle, styles_of
+from mpt.pages.svg import esc
 from mpt.report.classes import MOST_COLUMNS, confusions, moments, others_table
-from mpt.report.errors import ReportError
 from mpt.report.health import health_table
-from mpt.report.html import legend, pairs
-from mpt.report.lines import Chart, Line, last_round
-from mpt.report.numbers import Curve, Summary, curve, curves, summarize
-from mpt.report.reader import Row, Run, read_run
-from mpt.report.rows import Look, looks
+from mpt.report.image import image_uri
 from mpt.report.scatter import scatter
-from mpt.report.summary import by_round, meanings, summary_table
-from mpt.report.svg import esc
-from mpt.report.words import notes, quantity, title, verdict
+from mpt.report.summary_table import by_round, meanings, summary_table
+from mpt.report.words import notes, title, verdict
+from mpt.runs.errors import RunError
+from mpt.runs.reader import Run, read_run
+from mpt.runs.summary import Summary, curves
 
-WIDE = 1040
 HALF = 500
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
 def write_report(folder: Path) -> Path:
     """Make `report.html` from the files of a run under `folder`; its path.
 
-    Raises `ReportError` where a file is missing or broken; an older page then stays as it is.
+    Raises `RunError` where a file is missing or broken; an older page then stays as it is.
     """
     page, path = render(read_run(folder)), folder / "report.html"
     try:
         write_atomically(path, page.encode())
     except OSError as error:
-        raise ReportError(
-            f"{path}: cannot be written ({error.strerror}), should be a file in a folder of yours"
-        ) from None
+        raise RunError(f"{path}: cannot be written ({error.strerror}), should be a file in a folder of yours") from None
     return path
 
 
 def render(run: Run) -> str:
     """The page as text; the same run gives the same page."""
-    look = looks(run.rows)
-    summaries = summarize(run)
+    methods = dict.fromkeys(series.method for series in run.figures.series)
+    look = styles_of(run.figures.series, {name: _about(name) for name in methods})
+    summaries = run.figures.summaries
     charts = _charts(run, look)
     sections = [
         _header(run, summaries, list(look.values())),
@@ -55,29 +55,16 @@ def render(run: Run) -> str:
         _samples(run),
         _settings(run),
     ]
-    data = json.dumps({name: chart.values() for name, chart in charts.items()}, separators=(",", ":"))
-    data = data.replace("<", "\\u003c").replace("&", "\\u0026")
-    resources = files("mpt.report")
-    style = (resources / "page.css").read_text(encoding="utf-8") + series_style(list(look.values()))
-    script = (resources / "page.js").read_text(encoding="utf-8")
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{esc(title(run))} · MPT</title>\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n<style>\n{style}</style>\n</head>\n<body>\n'
-        + "\n".join(section for section in sections if section)
-        + f'\n<script type="application/json" id="data">{data}</script>\n'
-        + f"<script>\n{script}</script>\n</body>\n</html>\n"
-    )
+    return document(title(run), sections, charts, list(look.values()))
 
 
-def series_style(looks: Sequence[Look]) -> str:
-    """Each row's colour on a light and on a dark page."""
-    light = "".join(f".s{k.index}{{--c:{k.light}}}" for k in looks) + ".drift{--c:#5a6470}.rare-drift{--c:#0b57c4}"
-    dark = "".join(f".s{k.index}{{--c:{k.dark}}}" for k in looks) + ".drift{--c:#9ba5b1}.rare-drift{--c:#6ea8ff}"
-    return f"{light}\n@media screen and (prefers-color-scheme: dark) {{{dark}}}\n"
+def _about(method: str) -> str:
+    """What a method does, in a line."""
+    name = method.partition("(")[0]
+    return METHODS.builtin[name].about if name in METHODS else "of your own"
 
 
-def _header(run: Run, summaries: Sequence[Summary], looks: Sequence[Look]) -> str:
+def _header(run: Run, summaries: Sequence[Summary], looks: Sequence[SeriesStyle]) -> str:
     remaining = run.manifest.get("remaining_samples")
     counts = sorted(set(remaining)) if isinstance(remaining, list) and remaining else []
     share = None if run.config.get("partition") == "vehicle" else run.config.get("remaining")
@@ -90,7 +77,7 @@ def _header(run: Run, summaries: Sequence[Summary], looks: Sequence[Look]) -> st
     elif samples:
         facts.append(f"{samples} of {run.rare_name} remain")
     facts.append(f"{run.rounds} rounds")
-    facts.append("1 seed" if len(run.seeds) == 1 else f"{len(run.seeds)} seeds")
+    facts.append("1 seed" if len(run.figures.seeds) == 1 else f"{len(run.figures.seeds)} seeds")
     sentences = "".join(f'<p class="verdict">{esc(s)}</p>' for s in verdict(run, summaries, looks))
     warnings = "".join(f'<p class="warning" role="note">{esc(s)}</p>' for s in notes(run, summaries))
     return (
@@ -103,21 +90,21 @@ def _range(counts: Sequence[Any]) -> str:
     return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
-def _charts(run: Run, look: dict[Row, Look]) -> dict[str, Chart]:
+def _charts(run: Run, look: dict[Series, SeriesStyle]) -> dict[str, Chart]:
     """The charts by round that have anything to show."""
-    f1 = curves(run, lambda m: m.rare_f1)
-    distance = curves(run, lambda m: m.prototype_distance)
-    space = [d for d in run.diagnostics if not d.method]
-    space = space if any(d.round > run.depart_at for d in space) else []
+    f1 = curves(run.figures, "f1")
+    distance = curves(run.figures, "prototype_distance")
+    space = [d for d in run.diagnostics if not d["method"]]
+    space = space if any(d["round"] > run.depart_at for d in space) else []
     drifts = {
-        "drift": ("reference classes", curve((d.seed, d.round, d.drift) for d in space)),
-        "rare-drift": (run.rare_name, curve((d.seed, d.round, d.rare_drift) for d in space)),
+        "drift": ("reference classes", curve((d["seed"], d["round"], d["drift"]) for d in space)),
+        "rare-drift": (run.rare_name, curve((d["seed"], d["round"], d["rare_drift"]) for d in space)),
     }
-    alphas: dict[Row, Curve] = {}
+    alphas: dict[Series, Curve] = {}
     for row in look:
-        noted = [d for d in run.diagnostics if d.method == row.method]
-        if row.method not in {other.method for other in alphas} and not any(d.alpha < 0 or d.alpha > 1 for d in noted):
-            alphas[row] = curve((d.seed, d.round, d.alpha) for d in noted)
+        noted = [d for d in run.diagnostics if d["method"] == row.method and d["alpha"] is not None]
+        if row.method not in {other.method for other in alphas} and all(0 <= d["alpha"] <= 1 for d in noted):
+            alphas[row] = curve((d["seed"], d["round"], d["alpha"]) for d in noted)
     lines = {
         "f1": _lines(f1, look),
         "distance": _lines(distance, look),
@@ -139,18 +126,18 @@ def _charts(run: Run, look: dict[Row, Look]) -> dict[str, Chart]:
     }
 
 
-def _lines(curves: dict[Row, Curve], look: dict[Row, Look]) -> tuple[Line, ...]:
+def _lines(curves: dict[Series, Curve], look: dict[Series, SeriesStyle]) -> tuple[Line, ...]:
     """References at the bottom, the MPT family on top."""
     order = {"reference": 0, "method": 1, "mpt": 2}
     rows = sorted(curves, key=lambda row: (order[look[row].kind], row.method == "mpt"))
     return tuple(Line.of(look[row], curves[row]) for row in rows if curves[row].points)
 
 
-def _curves(run: Run, look: dict[Row, Look], charts: dict[str, Chart]) -> str:
-    several = len(run.seeds) > 1
+def _curves(run: Run, look: dict[Series, SeriesStyle], charts: dict[str, Chart]) -> str:
+    several = len(run.figures.seeds) > 1
     rare = esc(run.rare_name)
-    band = f"Mean over {len(run.seeds)} seeds; the bands are ± one deviation. " if several else ""
-    table = by_round(curves(run, lambda m: m.rare_f1), look, run.depart_at)
+    band = f"Mean over {len(run.figures.seeds)} seeds; the bands are ± one deviation. " if several else ""
+    table = by_round(curves(run.figures, "f1"), look, run.depart_at)
     parts = [
         f"<section><h2>Round by round</h2><p>F1 of {rare} on the test samples. {band}A name switches its row "
         "off and on all over the page.</p>"
@@ -188,18 +175,19 @@ def _drift_keys(charts: dict[str, Chart]) -> str:
     return f'<div class="patches narrow-only">{keys}</div>'
 
 
-def _summary(run: Run, summaries: Sequence[Summary], look: dict[Row, Look]) -> str:
-    over = "mean ± deviation over seeds; " if len(run.seeds) > 1 else ""
+def _summary(run: Run, summaries: Sequence[Summary], look: dict[Series, SeriesStyle]) -> str:
+    over = "mean ± deviation over seeds; " if len(run.figures.seeds) > 1 else ""
+    mean = f" That mean is over {esc(run.figures.mean_over)}." if run.figures.mean_over else ""
     return (
         "<section><h2>Summary</h2><p>"
         f"F1, precision and recall are those of {esc(run.rare_name)}; {over}all but the mean after the departure at "
-        "the last evaluated round. Bytes and milliseconds are those of a round after the departure, all "
-        f"vehicles together. A heading sorts.</p>{summary_table(run, summaries, look)}"
+        f"the last evaluated round.{mean} Bytes and milliseconds are {run.figures.costs_over}. "
+        f"A heading sorts.</p>{summary_table(run, summaries, look)}"
         f"{meanings(run, list(look.values()))}</section>"
     )
 
 
-def _cost(run: Run, summaries: Sequence[Summary], look: dict[Row, Look]) -> str:
+def _cost(run: Run, summaries: Sequence[Summary], look: dict[Series, SeriesStyle]) -> str:
     size, vehicles = run.manifest.get("model_bytes"), run.manifest.get("vehicles")
     traffic = None
     told = ""
@@ -210,15 +198,16 @@ def _cost(run: Run, summaries: Sequence[Summary], look: dict[Row, Look]) -> str:
     readout = any(s.readout_bytes for s in summaries)
     told = (" Hollow marks add what the readout needs." if readout else "") + told
     after = any(s.mean_f1 for s in summaries)
+    shown = [s for s in summaries if s.mean_f1 or not after]
     what = "Mean F1 after the departure" if after else "F1 at the last evaluated round"
     return (
         f"<section><h2>Cost against F1</h2><p>{what} against a method&rsquo;s own bytes a round, on a logarithmic axis "
         f"with a column for none.{told}</p><figure>"
-        f"{scatter(summaries, look, traffic)}</figure></section>"
+        f"{scatter(shown, look, traffic)}</figure></section>"
     )
 
 
-def _confusions(run: Run, look: dict[Row, Look]) -> str:
+def _confusions(run: Run, look: dict[Series, SeriesStyle]) -> str:
     if not moments(run):
         return ""
     rare = esc(run.rare_name)
@@ -228,7 +217,7 @@ def _confusions(run: Run, look: dict[Row, Look]) -> str:
     )
 
 
-def _others(run: Run, summaries: Sequence[Summary], look: dict[Row, Look]) -> str:
+def _others(run: Run, summaries: Sequence[Summary], look: dict[Series, SeriesStyle]) -> str:
     when = moments(run)
     if not when:
         return ""
@@ -244,12 +233,14 @@ def _others(run: Run, summaries: Sequence[Summary], look: dict[Row, Look]) -> st
 
 
 def _samples(run: Run) -> str:
-    if run.image is None:
+    path = run.path / "samples.png"
+    image = image_uri(path) if path.exists() else None
+    if image is None:
         return ""
     rare = esc(run.rare_name)
     return (
         f"<section><h2>Samples</h2><p>A row a class; the first is {rare}.</p>"
-        f'<img class="samples" alt="Sample images, a row a class, {rare} first" src="{run.image}"></section>'
+        f'<img class="samples" alt="Sample images, a row a class, {rare} first" src="{image}"></section>'
     )
 
 
@@ -260,7 +251,7 @@ def _settings(run: Run) -> str:
     return (
         f"<section><h2>Settings</h2>{pairs(settings)}<h3>Where the numbers come from</h3>{pairs(known)}{_counts(run)}"
         "<h3>To repeat it</h3><pre>mpt run --config config.toml</pre></section>"
-        "<footer>Made by mpt report from metrics.csv, costs.csv, diagnostics.csv and confusion.csv, which lie beside "
+        "<footer>Made by mpt report from metrics.csv, diagnostics.csv and confusion.csv, which lie beside "
         "this page.</footer>"
     )
 

@@ -4,15 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mpt.report.lines import NARROW
-from mpt.report.numbers import Summary
-from mpt.report.reader import Row
-from mpt.report.rows import Look
-from mpt.report.svg import FONT, Frame, esc, mark, n, shortened, text, ticks, width_of
-from mpt.report.words import quantity, score
-
-_LINE = 14.0
-Box = tuple[float, float, float, float]
+from mpt.base.seeds import Series
+from mpt.base.text import quantity, score
+from mpt.pages.lines import NARROW
+from mpt.pages.styles import SeriesStyle
+from mpt.pages.svg import FONT, Box, Frame, esc, mark, n, place, shortened, text, ticks, width_of
+from mpt.runs.summary import Summary
 
 
 @dataclass(frozen=True)
@@ -58,20 +55,20 @@ class Axis:
         return "".join(parts)
 
 
-def scatter(summaries: Sequence[Summary], looks: dict[Row, Look], traffic: float | None) -> str:
+def scatter(summaries: Sequence[Summary], looks: dict[Series, SeriesStyle], traffic: float | None) -> str:
     """The two drawings: for a wide screen and for a phone. Labels find their place in the order of F1, mpt's first."""
-    ordered = sorted(summaries, key=lambda s: (s.row.method != "mpt", -s.f1))
-    mine = [looks[s.row] for s in ordered]
+    ordered = sorted(summaries, key=lambda s: (s.series.method != "mpt", -s.f1))
+    mine = [looks[s.series] for s in ordered]
     wide = _draw(ordered, mine, traffic, 1040, 440)
     narrow = _draw(ordered, mine, traffic, NARROW, 380)
     return f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
 
 
 def _draw(
-    summaries: Sequence[Summary], looks: Sequence[Look], traffic: float | None, width: float, height: float
+    summaries: Sequence[Summary], looks: Sequence[SeriesStyle], traffic: float | None, width: float, height: float
 ) -> str:
     own = [s.bytes_up + s.bytes_down for s in summaries]
-    readouts = [0.0 if k.kind == "reference" else s.readout_bytes or 0.0 for s, k in zip(summaries, looks, strict=True)]
+    readouts = [0.0 if k.kind == "reference" else s.readout_bytes for s, k in zip(summaries, looks, strict=True)]
     whole = [b + r for b, r in zip(own, readouts, strict=True)]
     y_ticks = tuple(ticks(max(*(s.f1 for s in summaries), 0.05)))
     frame = Frame(width, height, 44, width - 28, 46, height - 48, 1, y_ticks)
@@ -108,36 +105,9 @@ def _draw(
         if math.dist(middle, (x, y)) > width_of(name) / 2 + 16:
             near = min(max(x, box[0]), box[2]), min(max(y, box[1]), box[3])
             parts.append(f'<path class="leader" d="M{n(x)} {n(y)}L{n(near[0])} {n(near[1])}"/>')
-        parts.append(mark(look.mark, x, y, 5.5 if look.row.method == "mpt" else 4.5))
+        parts.append(mark(look.mark, x, y, 5.5 if look.series.method == "mpt" else 4.5))
         parts.append(text(box[0], box[3] - 3.5, name, "end") + "</g>")
     return (
         f'<svg class="chart scatter" viewBox="0 0 {n(width)} {n(height)}" role="img" font-size="{FONT}" '
         f'aria-label="Cost against F1; the summary table has the numbers">{"".join(parts)}</svg>'
     )
-
-
-def place(x: float, y: float, width: float, taken: Sequence[Box], frame: Frame) -> Box:
-    """The nearest place for a label that overlaps nothing; the least bad one where there is none."""
-    best, least = (x + 9, y - _LINE / 2, x + 9 + width, y + _LINE / 2), math.inf
-    for radius in (0, 8, 16, 26, 38, 52, 68, 86, 106, 128):
-        for angle in (0, 180, -35, 35, -145, 145, -90, 90, -65, 65, -115, 115):
-            dx, dy = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-            middle = x + dx * (9 + width / 2 + radius), y + dy * (_LINE + 1 + radius)
-            box = (middle[0] - width / 2, middle[1] - _LINE / 2, middle[0] + width / 2, middle[1] + _LINE / 2)
-            if (
-                box[0] < frame.left + 3
-                or box[2] > frame.width - 2
-                or box[1] < frame.top - 4
-                or box[3] > frame.bottom - 1
-            ):
-                continue
-            overlap = sum(
-                max(0.0, min(box[2] + 3, b[2]) - max(box[0] - 3, b[0]))
-                * max(0.0, min(box[3], b[3]) - max(box[1], b[1]))
-                for b in taken
-            )
-            if overlap < least:
-                best, least = box, overlap
-            if overlap < 1e-6:
-                return box
-    return best

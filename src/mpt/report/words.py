@@ -1,44 +1,14 @@
 """The report's sentences: the title, the verdict, and numbers as the paper writes them."""
 
-import math
 from collections.abc import Sequence
 
-from mpt.report.numbers import Summary, difference, uneven
-from mpt.report.reader import Row, Run
-from mpt.report.rows import Look, kind_of
+from mpt.base.seeds import Series
+from mpt.base.text import listed, score
+from mpt.pages.styles import SeriesStyle, kind_of
+from mpt.runs.reader import Run
+from mpt.runs.summary import Summary, difference
 
 SEED_NOISE = 0.05
-
-
-def score(value: float, digits: int = 3) -> str:
-    """.405, -.020, 1.000: a fraction without its leading zero; a dash for NaN."""
-    if math.isnan(value):
-        return "\N{EN DASH}"
-    text = f"{abs(value):.{digits}f}"
-    sign = "\N{MINUS SIGN}" if value < 0 and float(text) else ""
-    return sign + text.removeprefix("0")
-
-
-def signed(value: float, digits: int = 3) -> str:
-    """The same with a sign in any case."""
-    text = score(value, digits)
-    if math.isnan(value):
-        return text
-    return text if text.startswith("\N{MINUS SIGN}") or not float(text) else f"+{text}"
-
-
-def quantity(value: float) -> str:
-    """A number of bytes: 364 B, 3.9 kB, 1.9 MB."""
-    for limit, unit in ((1e3, "B"), (1e6, "kB"), (1e9, "MB")):
-        if value < 0.9995 * limit or (unit == "B" and value < limit):
-            scaled = value / (limit / 1e3)
-            return f"{scaled:.0f} {unit}" if unit == "B" or scaled >= 99.95 else f"{scaled:.1f} {unit}"
-    return f"{value / 1e9:.1f} GB"
-
-
-def listed(names: Sequence[str]) -> str:
-    """a, b and c."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def title(run: Run) -> str:
@@ -46,23 +16,23 @@ def title(run: Run) -> str:
     name = run.rare_name
     plain = name[:1].isalpha() and name.replace(" ", "").replace("-", "").isalnum()
     subject = name[:1].upper() + name[1:] if plain else f"Class {name}"
-    reached = max(m.round for m in run.metrics) >= run.depart_at
+    reached = run.figures.last_evaluated >= run.depart_at
     return f"{subject} {'departed' if reached else 'departs'} after round {run.depart_at}"
 
 
-def verdict(run: Run, summaries: Sequence[Summary], looks: Sequence[Look]) -> list[str]:
+def verdict(run: Run, summaries: Sequence[Summary], looks: Sequence[SeriesStyle]) -> list[str]:
     """What the numbers say, a sentence or two, and never more than they say."""
-    label = {look.row: look.label for look in looks}
+    label = {look.series: look.label for look in looks}
     told = [s for s in summaries if s.mean_f1 is not None]
     if not told:
         return ["No evaluated round lies after the departure, so these files do not say what it does to the class."]
-    rivals = sorted((s for s in told if kind_of(s.row.method) != "reference"), key=lambda s: -s.f1)
-    first = {s.row.method: s for s in reversed(told)}
+    rivals = sorted((s for s in told if kind_of(s.series.method) != "reference"), key=lambda s: -s.f1)
+    first = {s.series.method: s for s in reversed(told)}
     sentences = [_levels(run, first)] if {"fedavg", "mpt"} & set(first) else []
     if len(rivals) > 1 or (rivals and not sentences):
         sentences.append(_ranking(run, rivals, first.get("mpt"), label))
     if not rivals:
-        parts = [f"{label[s.row]} with {score(s.f1)}" for s in told]
+        parts = [f"{label[s.series]} with {score(s.f1)}" for s in told]
         sentences.append(f"Only references are here: they recognise {run.rare_name} on average as {listed(parts)}.")
     return sentences
 
@@ -84,27 +54,28 @@ def _levels(run: Run, first: dict[str, Summary]) -> str:
     return f"After the departure, {', '.join(parts)}."
 
 
-def _ranking(run: Run, rivals: Sequence[Summary], mpt: Summary | None, label: dict[Row, str]) -> str:
+def _ranking(run: Run, rivals: Sequence[Summary], mpt: Summary | None, label: dict[Series, str]) -> str:
     """Which of the methods that need no oracle is the best, and by how much."""
     best, count = rivals[0], len(rivals)
-    what = "methods" if count == len({s.row.method for s in rivals}) else "rows"
+    what = "methods" if count == len({s.series.method for s in rivals}) else "rows"
     if best.f1 < 0.0005:
         return f"None of the {count} {what} that need no oracle recognises {run.rare_name} any more."
     if count == 1:
-        return f"{label[best.row]} recognises {run.rare_name} with F1 {score(best.f1)} on average after the departure."
+        return (
+            f"{label[best.series]} recognises {run.rare_name} with F1 {score(best.f1)} on average after the departure."
+        )
     other = rivals[1] if mpt is None or best is mpt else mpt
     gap = difference(best, other)
     level = gap is not None and abs(gap.mean) < 0.0005
     if level:
-        text = f"Of the {count} {what} that need no oracle, {label[best.row]} and {label[other.row]} are level"
+        text = f"Of the {count} {what} that need no oracle, {label[best.series]} and {label[other.series]} are level"
         return f"{text} at {score(best.f1)}."
     if mpt is None or best is mpt:
-        text = f"Of the {count} {what} that need no oracle, {label[best.row]} has the highest mean F1"
-        text += f"{f' ({score(best.f1)})' if mpt is None else ''}, ahead of {label[other.row]} ({score(other.f1)})"
+        text = f"Of the {count} {what} that need no oracle, {label[best.series]} has the highest mean F1"
+        text += f"{f' ({score(best.f1)})' if mpt is None else ''}, ahead of {label[other.series]} ({score(other.f1)})"
     else:
-        text = (
-            f"Of the {count} {what} that need no oracle, the best is not mpt but {label[best.row]} ({score(best.f1)}),"
-        )
+        text = f"Of the {count} {what} that need no oracle, the best is not mpt but {label[best.series]} "
+        text += f"({score(best.f1)}),"
         text += " ahead of it"
     price = _price(best, other, label)
     if gap is None:
@@ -118,28 +89,29 @@ def _ranking(run: Run, rivals: Sequence[Summary], mpt: Summary | None, label: di
     return f"{text} {interval}{apart}{price}."
 
 
-def _price(best: Summary, other: Summary, label: dict[Row, str]) -> str:
+def _price(best: Summary, other: Summary, label: dict[Series, str]) -> str:
     """What the best row's F1 costs the other classes, where that is much more than the other row's."""
     if not best.others.mean < other.others.mean - SEED_NOISE:
         return ""
-    recalls = f"{score(best.others.mean)} against {score(other.others.mean)} with {label[other.row]}"
+    recalls = f"{score(best.others.mean)} against {score(other.others.mean)} with {label[other.series]}"
     return f"; but the other classes pay for it: their mean recall is {recalls} at the last round"
 
 
 def notes(run: Run, summaries: Sequence[Summary]) -> list[str]:
     """What a reader must know before believing the numbers."""
     found = []
-    planned = run.config.get("seeds", len(run.seeds))
+    planned = run.config.get("seeds", len(run.figures.seeds))
     if not run.finished:
-        reached = max(m.round for m in run.metrics)
+        reached, begun = run.figures.last_evaluated, len(run.figures.seeds)
         found.append(
-            f"This run is unfinished: evaluated up to round {reached} of {run.rounds}, with {len(run.seeds)} of "
-            f"{planned} seeds begun. The same mpt run command goes on with it; the numbers below are those so far."
+            f"This run is unfinished: evaluated up to round {reached} of {run.rounds}, with {begun} of "
+            f"{planned} seeds begun. The same mpt run command resumes it; the numbers below are those so far."
         )
     if run.replayed:
-        found.append(f"Replayed on what the run has recorded, after it: {listed(run.replayed)}.")
-    if uneven(run):
-        found.append("Not all rows have the same seeds and rounds; means of F1 are over the rounds that all rows have.")
-    if len(run.seeds) == 1 and run.finished and any(s.mean_f1 for s in summaries):
+        found.append(f"Replayed on what the run has recorded, after it: {listed(list(run.replayed))}.")
+    if run.figures.uneven:
+        over = f"; mean F1 is over {run.figures.mean_over}" if run.figures.mean_over else ""
+        found.append(f"Not all rows have the same seeds and rounds{over}.")
+    if len(run.figures.seeds) == 1 and run.finished and any(s.mean_f1 for s in summaries):
         found.append("One seed: differences of a few hundredths between rows may be chance.")
     return found

@@ -5,10 +5,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from mpt.base.errors import MptError
+
 _EVENT = re.compile(r"(?:(leave)\s+(\d+)\s+after|(join)\s+(\d+)\s+at)\s+(\d+)")
 
 
-class PlanError(ValueError):
+class PlanError(MptError):
     """A run cannot go as planned; the message says what is in the way and what would be right."""
 
 

@@ -19,7 +19,7 @@ from mpt.protocol.request import StatisticsRequest
 from mpt.tracking.book import Book, Shared, added, key_of
 from mpt.tracking.plausible import check_moments, check_statistics
 from mpt.tracking.roster import check_id
-from mpt.tracking.settings import Settings
+from mpt.tracking.settings import TrackerSettings
 
 _ENVELOPE = 4 + 4 + 8 + 16 + 16 + 4
 _SAID = 512
@@ -135,7 +135,7 @@ class Taken:
         return replace(self.snapshot, further=further)
 
 
-def largest_answer(settings: Settings, question: Question) -> int:
+def largest_answer(settings: TrackerSettings, question: Question) -> int:
     """Bytes: no right answer is longer, whatever its dtype and whether it echoes what was sent along."""
     c, dim = question.statistics.num_classes, settings.dim
     moments = 2 * c + 2 * dim + 2 * c * dim + dim * dim + dim * (dim + 1) // 2
@@ -144,7 +144,7 @@ def largest_answer(settings: Settings, question: Question) -> int:
     return _ENVELOPE + 16 + 8 * _numbers(question.statistics, dim) + cross + further
 
 
-def largest_further(settings: Settings, further: Further) -> int:
+def largest_further(settings: TrackerSettings, further: Further) -> int:
     """The same of what else is asked."""
     known, size = {} if settings.speaks is None else parts_of(settings.speaks), 0
     for request in further.requests:
@@ -165,7 +165,7 @@ def _numbers(request: StatisticsRequest, dim: int) -> int:
 
 
 def read_answers(
-    settings: Settings,
+    settings: TrackerSettings,
     question: Question,
     answers: Mapping[str, bytes],
     rounds: Mapping[str, int],
@@ -245,7 +245,7 @@ def _lacking(
 
 
 def _read_further(
-    settings: Settings, further: Further | None, answer: bytes | None, stats: ClassStatistics
+    settings: TrackerSettings, further: Further | None, answer: bytes | None, stats: ClassStatistics
 ) -> dict[bytes, Answered | Unable]:
     """A vehicle's answers to what else was asked, by key."""
     if further is None or answer is None:
@@ -274,7 +274,7 @@ def _read_further(
 
 
 def _read(
-    settings: Settings, question: Question, answer: bytes, made_for: int
+    settings: TrackerSettings, question: Question, answer: bytes, made_for: int
 ) -> tuple[ClassStatistics, dict[int, CrossStatistics], bytes | None]:
     request = question.statistics
     if made_for != request.round:
@@ -293,7 +293,7 @@ def _read(
     return stats, cross, further
 
 
-def _read_statistics(settings: Settings, request: StatisticsRequest, reported: bytes) -> ClassStatistics:
+def _read_statistics(settings: TrackerSettings, request: StatisticsRequest, reported: bytes) -> ClassStatistics:
     stats = request.read(reported)
     if stats.dim != settings.dim:
         raise StatisticsError(f"answer: feature dimension {stats.dim}, should be {settings.dim}")
@@ -303,7 +303,9 @@ def _read_statistics(settings: Settings, request: StatisticsRequest, reported: b
     return stats
 
 
-def _read_cross(request: CrossRequest, part: bytes, stats: ClassStatistics, settings: Settings) -> CrossStatistics:
+def _read_cross(
+    request: CrossRequest, part: bytes, stats: ClassStatistics, settings: TrackerSettings
+) -> CrossStatistics:
     moments = request.read(part, {})
     if moments.sums.shape != stats.sums.shape:
         raise StatisticsError(f"answer: cross moments of shape {moments.sums.shape}, should be {stats.sums.shape}")
@@ -314,7 +316,7 @@ def _read_cross(request: CrossRequest, part: bytes, stats: ClassStatistics, sett
     return moments
 
 
-def _front(settings: Settings, holders: Mapping[str, ClassStatistics], watched: tuple[int, ...]) -> set[str]:
+def _front(settings: TrackerSettings, holders: Mapping[str, ClassStatistics], watched: tuple[int, ...]) -> set[str]:
     """Those who may turn out to hold `release_share` of a watched class: the first 1 / release_share in each."""
     vehicles, most = list(holders), int(1 / settings.release + 1e-9)
     if not watched:
@@ -325,7 +327,10 @@ def _front(settings: Settings, holders: Mapping[str, ClassStatistics], watched: 
 
 
 def _holding(
-    settings: Settings, holders: Mapping[str, ClassStatistics], counts: Mapping[str, Ints], watched: tuple[int, ...]
+    settings: TrackerSettings,
+    holders: Mapping[str, ClassStatistics],
+    counts: Mapping[str, Ints],
+    watched: tuple[int, ...],
 ) -> set[str]:
     if not counts or not watched:
         return set()

@@ -9,11 +9,11 @@ from mpt.core import StatisticsError
 from mpt.core.validation import Ints
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking.answers import Snapshot, Taken
+from mpt.tracking.coverage import Coverage
 from mpt.tracking.dialogue import keep
 from mpt.tracking.references import refer
 from mpt.tracking.roster import Decision, Roster
-from mpt.tracking.settings import Settings
-from mpt.tracking.spread import Spread
+from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.state import Tracked, TrackerState
 
 
@@ -75,7 +75,7 @@ def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster
 
 
 def _to_deposit(
-    settings: Settings,
+    settings: TrackerSettings,
     snapshot: Snapshot,
     vehicles: Collection[str],
     tracked: Mapping[int, Tracked],
@@ -92,7 +92,7 @@ def _to_deposit(
 
 
 def _deposits(
-    settings: Settings, snapshot: Snapshot, owners: Mapping[int, tuple[str, ...]], roster: Roster, round: int
+    settings: TrackerSettings, snapshot: Snapshot, owners: Mapping[int, tuple[str, ...]], roster: Roster, round: int
 ) -> tuple[dict[int, Tracked], dict[int, str]]:
     """The deposits of the owners' classes, Eq. (1) and (2), or why there are none."""
     if not owners:
@@ -116,7 +116,7 @@ def _deposits(
 
 
 def _with_kept(
-    settings: Settings, made: Mapping[int, Tracked], snapshot: Snapshot, roster: Roster, round: int
+    settings: TrackerSettings, made: Mapping[int, Tracked], snapshot: Snapshot, roster: Roster, round: int
 ) -> tuple[dict[int, Tracked], list[Decision]]:
     """With what a method with questions of its own keeps; where it cannot, the class is tracked as by MPT."""
     if settings.speaks is None:
@@ -125,7 +125,7 @@ def _with_kept(
     after, decisions = dict(made), list[Decision]()
     for c, one in made.items():
         try:
-            after[c] = replace(one, kept=keep(settings, snapshot, c, gone))
+            after[c] = replace(one, method_state=keep(settings, snapshot, c, gone))
         except StatisticsError as error:
             why = f"{error}: it is tracked as by mpt"
             decisions.append(Decision(round, "fallback", ", ".join(one.owners), (c,), why))
@@ -141,7 +141,7 @@ def _with_former_owners(made: Tracked, former: Tracked | None, roster: Roster) -
 
 
 def _kept(
-    settings: Settings,
+    settings: TrackerSettings,
     tracked: Mapping[int, Tracked],
     fresh: Collection[int],
     staying: Ints,
@@ -174,10 +174,10 @@ def _lost(
 ) -> list[Decision]:
     """What nothing can be done for: the class had its samples on a vehicle that is gone, and has no deposit."""
     settings, decisions, said = state.settings, list[Decision](), set[int]()
-    spread = Spread.of({**state.counts, **taken.counts}, settings.num_classes)
+    coverage = Coverage.of({**state.counts, **taken.counts}, settings.num_classes)
     for vehicle in gone:
-        for c in spread.held_by(vehicle, settings.watch_share):
-            if c in tracked or settings.carries(int(staying[c]), int(spread.totals[c])):
+        for c in coverage.held_by(vehicle, settings.watch_share):
+            if c in tracked or settings.carries(int(staying[c]), int(coverage.totals[c])):
                 continue
             why = reasons.get(
                 c, f"it was not watched when the vehicle answered last, in round {_seen(state, taken, vehicle)}"
@@ -186,8 +186,8 @@ def _lost(
             decisions.append(Decision(round, "lost", vehicle, (c,), why))
             said.add(c)
     after = {v: counts for v, counts in {**state.counts, **taken.counts}.items() if roster.state(v) != "departed"}
-    alive = Spread.of(after, settings.num_classes).totals
-    ended = np.flatnonzero((spread.totals > 0) & (alive == 0)).tolist()
+    alive = Coverage.of(after, settings.num_classes).totals
+    ended = np.flatnonzero((coverage.totals > 0) & (alive == 0)).tolist()
     why = "all vehicles that had samples of it have departed, none of which held enough for it to be watched"
     ended = [c for c in ended if c not in tracked and c not in said]
     return decisions + [Decision(round, "lost", "", (c,), why) for c in ended]
@@ -220,7 +220,7 @@ def _newly_due(state: TrackerState, due: Collection[int], held_out: Collection[i
     return [c for c in due if c not in held_out and c not in before]
 
 
-def _shadowed(settings: Settings, one: Tracked, samples: int, round: int) -> Decision:
+def _shadowed(settings: TrackerSettings, one: Tracked, samples: int, round: int) -> Decision:
     why = (
         f"departed, but this is shadow mode: its {samples} remaining samples are trained on until somebody calls "
         f"mpt fleet approve {settings.name_of(one.departed)}"

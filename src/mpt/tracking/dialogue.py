@@ -13,22 +13,22 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
+from mpt.base.generators import numpy_generator
 from mpt.core import ClassStatistics, StatisticsError
 from mpt.core.validation import Floats
-from mpt.draws import numpy_generator
-from mpt.methods import Method, Now, Traits
+from mpt.methods import Method, RoundContext, Traits
 from mpt.methods.simple import Linear
 from mpt.protocol.further import MOST, Answered, Further, Request
 from mpt.protocol.parts import LARGEST, Asked, Part, PartRequest, parts_of
 from mpt.protocol.request import StatisticsRequest
-from mpt.tracking import keeping
+from mpt.tracking import method_state
 from mpt.tracking.answers import Snapshot, Taken
 from mpt.tracking.book import key_of
 from mpt.tracking.errors import FleetError
-from mpt.tracking.settings import Settings
+from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.state import Tracked, TrackerState
 
-Head = tuple[Floats, Floats]
+ClassifierHead = tuple[Floats, Floats]
 Lookup = Callable[[Request, bool], Answered | None]
 """The answer to a request, of those who stay alone where that is said; None where nobody was asked yet."""
 
@@ -43,14 +43,14 @@ class Told:
 
     Attributes:
         prototypes: (d,) by departed class.
-        kept: by departed class, what the method keeps from now on.
+        method_states: by departed class, what the method keeps from now on.
         readout: where the method gives one.
         missing: what is to be asked before anything else can be said.
         problems: a sentence each.
     """
 
     prototypes: Mapping[int, Floats] = field(default_factory=dict)
-    kept: Mapping[int, bytes] = field(default_factory=dict)
+    method_states: Mapping[int, bytes] = field(default_factory=dict)
     readout: Linear | None = None
     missing: tuple[Request, ...] = ()
     problems: tuple[str, ...] = ()
@@ -81,17 +81,17 @@ def foreseen(state: TrackerState, base: StatisticsRequest) -> Further | None:
             raise UnansweredError
         return None
 
-    totals = state.spread.totals
+    totals = state.coverage.totals
     for c in base.watched:
         one = state.tracked.get(c)
-        now = _now(settings, base, c, one, None, state.held_out, lookup, lacking)
-        if one is not None and one.kept is not None:
-            _tried(_tracked, method, one, now)
+        context = _context(settings, base, c, one, None, state.held_out, lookup, lacking)
+        if one is not None and one.method_state is not None:
+            _tried(_tracked, method, one, context)
         if one is None or settings.carries(int(totals[c]), one.samples):
-            _tried(method.depart, now)
+            _tried(method.depart, context)
     if not Traits.of(method).needs_departure and not state.tracked:
-        now = _now(settings, base, _anyone(state.tracked, base), None, None, (), lookup, lacking)
-        _tried(method.track, None, now)
+        context = _context(settings, base, _anyone(state.tracked, base), None, None, (), lookup, lacking)
+        _tried(method.track, None, context)
     found = {key_of(request): request for request in lacking}
     return Further(base.round, tuple(found.values())[:MOST]) if found else None
 
@@ -119,19 +119,19 @@ def prepare(state: TrackerState, taken: Taken, base: StatisticsRequest) -> Prepa
     for c in base.watched:
         one = state.tracked.get(c)
         if one is None or settings.carries(int(snapshot.everybody.counts[c]), one.samples):
-            now = _now(settings, base, c, None, None, (), lookup, lacking)
-            _tried(method.depart, now)
+            context = _context(settings, base, c, None, None, (), lookup, lacking)
+            _tried(method.depart, context)
     return Prepared(frozenset(used), tuple(lacking))
 
 
 def listen(
-    settings: Settings,
+    settings: TrackerSettings,
     tracked: Mapping[int, Tracked],
     measured: Collection[int],
     held_out: tuple[int, ...],
     taken: Taken,
     base: StatisticsRequest,
-    head: Head | None,
+    head: ClassifierHead | None,
 ) -> Told:
     """What the method makes of the answers that have come, or what it asks next.
 
@@ -147,18 +147,18 @@ def listen(
     method, snapshot = settings.speaks, taken.snapshot
     if method is None or snapshot is None:
         return Told()
-    prototypes, kept, readout = dict[int, Floats](), dict[int, bytes](), None
+    prototypes, states, readout = dict[int, Floats](), dict[int, bytes](), None
     missing, problems, lookup = list[Request](), list[str](), _heard(snapshot, taken, base, set())
     subjects: list[tuple[int, Tracked | None]] = [
-        (c, one) for c, one in sorted(tracked.items()) if c not in measured and one.kept is not None
+        (c, one) for c, one in sorted(tracked.items()) if c not in measured and one.method_state is not None
     ]
     if not subjects and not Traits.of(method).needs_departure:
         subjects = [(_anyone(tracked, base), None)]
     for c, one in subjects:
         lacking = list[Request]()
-        now = _now(settings, base, c, one, head, held_out, lookup, lacking)
+        context = _context(settings, base, c, one, head, held_out, lookup, lacking)
         try:
-            after, outcome = _tracked(method, one, now)
+            after, outcome = _tracked(method, one, context)
             if lacking:
                 raise UnansweredError
             if not isinstance(outcome, np.ndarray):
@@ -166,7 +166,7 @@ def listen(
             elif one is not None:
                 prototypes[c] = _prototype(outcome, settings.dim)
             if one is not None:
-                kept[c] = keeping.stored(after, method)
+                states[c] = method_state.stored(after, method)
         except UnansweredError:
             missing += lacking
         except (Exception, SystemExit) as error:
@@ -174,23 +174,23 @@ def listen(
             problems.append(_said(settings, c, error, one))
         if readout is not None:
             break
-    return Told(prototypes, kept, readout, tuple(missing), tuple(problems))
+    return Told(prototypes, states, readout, tuple(missing), tuple(problems))
 
 
-def _said(settings: Settings, c: int, error: BaseException, one: Tracked | None) -> str:
+def _said(settings: TrackerSettings, c: int, error: BaseException, one: Tracked | None) -> str:
     plain = isinstance(error, StatisticsError | FleetError)
     what = str(error) if plain else f"{type(error).__name__}: {error}"
     instead = "" if one is None else "; it is reconstructed as by mpt in this round"
     return f"class {settings.name_of(c)}: {settings.method}: {what}{instead}"
 
 
-def _tracked(method: Method, one: Tracked | None, now: Now) -> tuple[Any, Any]:
+def _tracked(method: Method, one: Tracked | None, context: RoundContext) -> tuple[Any, Any]:
     """What a method makes of a class, given what it keeps of it, which is its own to change."""
-    kept = None if one is None or one.kept is None else keeping.from_bytes(one.kept, method)
-    return method.track(kept, now)
+    state = None if one is None or one.method_state is None else method_state.from_bytes(one.method_state, method)
+    return method.track(state, context)
 
 
-def keep(settings: Settings, snapshot: Snapshot, c: int, gone: Collection[str]) -> bytes:
+def keep(settings: TrackerSettings, snapshot: Snapshot, c: int, gone: Collection[str]) -> bytes:
     """What the method keeps of a class, from the last round with its vehicles; `StatisticsError` where it cannot.
 
     Args:
@@ -214,7 +214,7 @@ def keep(settings: Settings, snapshot: Snapshot, c: int, gone: Collection[str]) 
     scatter, origin = stats.scatter is not None, stats.origin
     base = StatisticsRequest(snapshot.round, settings.num_classes, stats.watched, scatter=scatter, origin=origin)
     try:
-        return keeping.stored(method.depart(_now(settings, base, c, None, None, (), lookup, [])), method)
+        return method_state.stored(method.depart(_context(settings, base, c, None, None, (), lookup, [])), method)
     except StatisticsError:
         raise
     except (Exception, SystemExit) as error:
@@ -237,21 +237,23 @@ def _heard(snapshot: Snapshot, taken: Taken, base: StatisticsRequest, used: set[
     return lookup
 
 
-def _now(
-    settings: Settings,
+def _context(
+    settings: TrackerSettings,
     base: StatisticsRequest,
     c: int,
     one: Tracked | None,
-    head: Head | None,
+    head: ClassifierHead | None,
     held_out: tuple[int, ...],
     lookup: Lookup,
     lacking: list[Request],
-) -> Now:
+) -> RoundContext:
     """A round for a method and a class; what it asks and nobody has answered goes into `lacking`."""
 
     def found(request: Request, staying: bool = False) -> Answered:
         if (request.round, request.num_classes) != (base.round, base.num_classes):
-            raise StatisticsError(f"a request for round {request.round}, should be for {base.round}: use now.request")
+            raise StatisticsError(
+                f"a request for round {request.round}, should be for {base.round}: use context.request"
+            )
         answer = lookup(request, staying)
         if answer is None:
             lacking.append(request)
@@ -268,17 +270,17 @@ def _now(
         assert isinstance(answer, dict)
         return answer
 
-    def reference(_: Literal["test", "train"]) -> NoReturn:
-        raise StatisticsError("now.reference is known on one machine alone")
+    def oracle(_: Literal["test", "train"]) -> NoReturn:
+        raise StatisticsError("context.oracle is known on one machine alone")
 
-    return Now(
+    return RoundContext(
         round=base.round,
         departed=c,
         num_classes=settings.num_classes,
         classifier=head,
         report=report,
         summed=summed,
-        reference=reference,
+        oracle=oracle,
         rng=numpy_generator(settings.seed, "method", base.round),
         held_out=held_out,
         watched=base.watched,
@@ -286,7 +288,7 @@ def _now(
     )
 
 
-def _part_request(settings: Settings, asked: Asked, one: Tracked | None, part: Part) -> PartRequest:
+def _part_request(settings: TrackerSettings, asked: Asked, one: Tracked | None, part: Part) -> PartRequest:
     if part.name not in parts_of(settings.speaks):
         raise StatisticsError(f"{part.name}: no function of the method has that name, vehicles could not find it")
     reference = None
@@ -321,7 +323,7 @@ def _prototype(outcome: Any, dim: int) -> Floats:
     return made
 
 
-def _readout(outcome: Any, settings: Settings) -> Linear:
+def _readout(outcome: Any, settings: TrackerSettings) -> Linear:
     """As a linear layer, which can be stored and deployed."""
     if not hasattr(outcome, "to_linear"):
         what = type(outcome).__name__

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mpt.core import ClassStatistics, CrossStatistics, StatisticsError
-from mpt.tracking.settings import Settings
+from mpt.tracking.settings import TrackerSettings
 
 _LARGEST = {"sums": 1e18, "earlier": 1e18, "squares": 1e36, "scatter": 1e36, "gram": 1e36, "cross": 1e36}
 _MOST_SAMPLES = 10**8
@@ -20,7 +20,7 @@ def _check_sizes(stats: ClassStatistics | CrossStatistics) -> None:
             raise StatisticsError(f"answer: {name} up to {np.abs(values).max():.1e}, should be below {most:.0e}")
 
 
-def check_moments(moments: CrossStatistics, stats: ClassStatistics, settings: Settings) -> None:
+def check_moments(moments: CrossStatistics, stats: ClassStatistics, settings: TrackerSettings) -> None:
     """Cross moments and statistics belong to the same samples: same counts and sums of h, and
 
     |sum a z h^T|^2 <= sum a |z|^2 sum a |h|^2,   sum_k a |sum z|^2 / n <= sum a |z|^2.
@@ -40,7 +40,7 @@ def check_moments(moments: CrossStatistics, stats: ClassStatistics, settings: Se
         raise StatisticsError("answer: the cross moments are larger than features of these lengths can give")
 
 
-def check_statistics(stats: ClassStatistics, settings: Settings, *, unit: bool = False) -> None:
+def check_statistics(stats: ClassStatistics, settings: TrackerSettings, *, unit: bool = False) -> None:
     """Sizes are possible, and squares and scatter belong to the same samples:
 
     |sum h|^2 <= n sum |h|^2, and the scatter's trace is that sum. Features of unit length have squares of at most n.

@@ -19,10 +19,10 @@ from mpt.tracking.answers import Taken
 from mpt.tracking.book import ENOUGH
 from mpt.tracking.departures import Departures
 from mpt.tracking.dialogue import Told
-from mpt.tracking.remembered import Offsets, Remembered, forecast, remembered, with_remembered
 from mpt.tracking.roster import Roster
-from mpt.tracking.settings import Settings
-from mpt.tracking.state import Reference, Tracked, TrackerState
+from mpt.tracking.settings import TrackerSettings
+from mpt.tracking.stale import Offsets, StaleSamples, forecast, stale_samples, with_stale_samples
+from mpt.tracking.state import ReferenceModel, Tracked, TrackerState
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Current:
     problems: tuple[str, ...]
 
 
-def measured_in(settings: Settings, departed: Departures, taken: Taken) -> frozenset[int]:
+def measured_in(settings: TrackerSettings, departed: Departures, taken: Taken) -> frozenset[int]:
     """The classes with a deposit that are measured: samples carry them, or it is their vehicle's last answer."""
     if taken.snapshot is None:
         return frozenset()
@@ -95,9 +95,9 @@ def current(
             continue
         forecasts[c] = forecast(made_now)
         if not measured:
-            silent = remembered(state, known, roster, c)
+            silent = stale_samples(state, known, roster, c)
             if silent is not None:
-                made_now = with_remembered(made_now, stats, silent)
+                made_now = with_stale_samples(made_now, stats, silent)
                 problems.append(_said(settings.name_of(c), silent, made_now.samples))
             reconstructions[c] = made_now
             if by_map and outward_too:
@@ -138,7 +138,7 @@ def _as_before(state: TrackerState, problems: list[str]) -> Current:
 
 
 def _reconstructed(
-    settings: Settings,
+    settings: TrackerSettings,
     one: Tracked,
     stats: ClassStatistics,
     moments: CrossStatistics | None,
@@ -161,7 +161,7 @@ def _reconstructed(
     return made, False
 
 
-def _enough(moments: CrossStatistics | None, stats: ClassStatistics, reference: Reference) -> CrossStatistics:
+def _enough(moments: CrossStatistics | None, stats: ClassStatistics, reference: ReferenceModel) -> CrossStatistics:
     """The cross moments, unless those of most samples with a weight are missing."""
     weighty = reference.weights > 0
     there, all_there = 0 if moments is None else int(moments.counts[weighty].sum()), int(stats.counts[weighty].sum())
@@ -173,7 +173,7 @@ def _enough(moments: CrossStatistics | None, stats: ClassStatistics, reference: 
     return moments
 
 
-def _said(name: str, silent: Remembered, samples: int) -> str:
+def _said(name: str, silent: StaleSamples, samples: int) -> str:
     first, last = silent.rounds
     when = f"round {last}" if first == last else f"rounds {first} to {last}"
     return f"class {name}: {silent.samples} of {samples} remaining samples are remembered from {when}"
@@ -192,7 +192,7 @@ def _may_return(state: TrackerState, roster: Roster, c: int) -> bool:
     return any(counts[c] > 0 and roster.state(v) == "suspected" for v, counts in state.counts.items())
 
 
-def _covariance(settings: Settings, stats: ClassStatistics, problems: list[str]) -> Floats | None:
+def _covariance(settings: TrackerSettings, stats: ClassStatistics, problems: list[str]) -> Floats | None:
     if not settings.scatter:
         return None
     try:
@@ -203,7 +203,7 @@ def _covariance(settings: Settings, stats: ClassStatistics, problems: list[str])
 
 
 def _readout(
-    settings: Settings,
+    settings: TrackerSettings,
     prototypes: Floats,
     covariance: Floats | None,
     outward: tuple[int, ...],

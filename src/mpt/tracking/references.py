@@ -13,12 +13,12 @@ from mpt.core import StatisticsError, class_weights
 from mpt.core.validation import Floats
 from mpt.tracking.answers import Snapshot
 from mpt.tracking.roster import Decision
-from mpt.tracking.settings import Settings
-from mpt.tracking.state import Reference, Tracked
+from mpt.tracking.settings import TrackerSettings
+from mpt.tracking.state import ReferenceModel, Tracked
 
 
 def refer(
-    settings: Settings, tracked: Mapping[int, Tracked], snapshots: Collection[Snapshot | None], round: int
+    settings: TrackerSettings, tracked: Mapping[int, Tracked], snapshots: Collection[Snapshot | None], round: int
 ) -> tuple[dict[int, Tracked], list[Decision]]:
     """With a reference model for every deposit of this round that can have one, and what was decided.
 
@@ -33,14 +33,14 @@ def refer(
         return after, decisions
     made_from = {snapshot.round: snapshot for snapshot in snapshots if snapshot is not None}
     for c, one in sorted(tracked.items()):
-        if one.since != round or (settings.speaks is not None and one.kept is None):
+        if one.since != round or (settings.speaks is not None and one.method_state is None):
             continue
         kept = {t.reference.round: t.reference.origin for t in after.values() if t.reference is not None}
         owners = ", ".join(one.owners)
         try:
             after[c], why = _referred(settings, one, made_from[one.round], kept)
         except StatisticsError as error:
-            after[c] = replace(one, kept=None)
+            after[c] = replace(one, method_state=None)
             why = f"{error}: it is tracked as by mpt"
             decisions.append(Decision(round, "unreferenced", owners, (c,), why))
         else:
@@ -50,17 +50,19 @@ def refer(
     return after, decisions
 
 
-def _referred(settings: Settings, one: Tracked, snapshot: Snapshot, kept: Mapping[int, Floats]) -> tuple[Tracked, str]:
+def _referred(
+    settings: TrackerSettings, one: Tracked, snapshot: Snapshot, kept: Mapping[int, Floats]
+) -> tuple[Tracked, str]:
     """With its reference model, and which it is; `kept` are the origins of those there are, by round."""
     c, weights = one.departed, class_weights(one.deposit, settings.num_classes)
     if one.round in kept or len(kept) < settings.most_references:
         origin = snapshot.everybody.overall_mean
         why = f"with the global model of round {one.round}"
-        return replace(one, reference=Reference(one.round, origin, weights)), why
+        return replace(one, reference=ReferenceModel(one.round, origin, weights)), why
     for number in sorted(kept.keys() & snapshot.earlier.keys(), reverse=True):
         counts, means = snapshot.earlier[number]
         if counts[c] == one.samples:
-            shared, reference = replace(one.deposit, anchor=means[c]), Reference(number, kept[number], weights)
+            shared, reference = replace(one.deposit, anchor=means[c]), ReferenceModel(number, kept[number], weights)
             why = f"with the global model of round {number}, which another class has already"
             return replace(one, deposit=shared, reference=reference), why
     raise StatisticsError(

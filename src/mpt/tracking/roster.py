@@ -13,8 +13,8 @@ from typing import Literal
 
 from mpt.tracking.errors import FleetError
 
-State = Literal["present", "suspected", "departed"]
-STATES: tuple[State, ...] = ("present", "suspected", "departed")
+MemberState = Literal["present", "suspected", "departed"]
+STATES: tuple[MemberState, ...] = ("present", "suspected", "departed")
 LONGEST_ID = 1024
 
 _EMPTY: Mapping[str, str] = {}
@@ -63,7 +63,7 @@ class Member:
         name: what it is called, where that is known; it is known by its id.
     """
 
-    state: State
+    state: MemberState
     since: int
     seen: int
     missed: int = 0
@@ -76,11 +76,11 @@ class Roster:
 
     members: Mapping[str, Member] = field(default_factory=dict)
 
-    def having(self, *states: State) -> tuple[str, ...]:
+    def having(self, *states: MemberState) -> tuple[str, ...]:
         """The vehicles in one of these states, sorted."""
         return tuple(sorted(v for v, member in self.members.items() if member.state in states))
 
-    def state(self, vehicle: str) -> State | None:
+    def state(self, vehicle: str) -> MemberState | None:
         """Of a vehicle; None where it never answered."""
         member = self.members.get(vehicle)
         return None if member is None else member.state

@@ -12,6 +12,7 @@ import numpy as np
 
 from mpt.core import ClassStatistics, NearestClassMean, Reconstruction
 from mpt.core.affine import halves_suffice
+from mpt.core.health import Health
 from mpt.core.validation import Floats
 from mpt.methods.simple import Linear
 from mpt.protocol.cross_request import CrossRequest
@@ -20,15 +21,15 @@ from mpt.protocol.question import Question
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking.answers import Taken, largest_further, read_answers
 from mpt.tracking.book import key_of
+from mpt.tracking.coverage import watch_next
 from mpt.tracking.departures import Departures, settle
-from mpt.tracking.dialogue import Head, Told, foreseen, listen, prepare
+from mpt.tracking.dialogue import ClassifierHead, Told, foreseen, listen, prepare
 from mpt.tracking.errors import FleetError
 from mpt.tracking.prototypes import Current, current, measured_in
-from mpt.tracking.remembered import offsets, still_known
 from mpt.tracking.roster import Decision, Roster, advance, check_id, printable, titled
-from mpt.tracking.settings import Settings
-from mpt.tracking.spread import watch_next
-from mpt.tracking.state import Health, TrackerState
+from mpt.tracking.settings import TrackerSettings
+from mpt.tracking.stale import offsets, still_known
+from mpt.tracking.state import TrackerState
 
 MOST_QUESTIONS = 8
 """Of one round. A method that asks on and on is not waited for."""
@@ -113,10 +114,10 @@ class Heard:
     leaving: frozenset[str] = frozenset()
     absent: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
-    head: Head | None = None
+    head: ClassifierHead | None = None
 
     def told(
-        self, leaving: Collection[str], absent: Mapping[str, str], names: Mapping[str, str], head: Head | None
+        self, leaving: Collection[str], absent: Mapping[str, str], names: Mapping[str, str], head: ClassifierHead | None
     ) -> "Heard":
         """With more of what is said beside answers."""
         if isinstance(leaving, str):
@@ -147,7 +148,7 @@ def questions(state: TrackerState, round: int | None = None) -> Question:
         raise FleetError(f"round: {number}, but round {state.round} is closed, should be a later one")
     asks = state.settings.asks
     origin = np.zeros(state.settings.dim) if state.origin is None else state.origin
-    there = state.spread.totals
+    there = state.coverage.totals
     cross = {
         c: CrossRequest(
             number,
@@ -221,15 +222,17 @@ def _closed(
     names: Mapping[str, str],
 ) -> tuple[TrackerState, Outcome]:
     """The state after a round that everything is known of."""
-    settings, present = state.settings, state.spread
+    settings, present = state.settings, state.coverage
     refusals = tuple(Decision(round, "refused", v, (), why) for v, why in sorted(taken.refused.items()))
     moves = tuple(replace(m, classes=present.held_by(m.vehicle, settings.watch_share)) for m in moves)
     known = still_known(state, departed.tracked, roster)
     now = current(state, departed, taken, roster, known, told, round)
-    tracked = {c: replace(one, kept=told.kept.get(c, one.kept)) for c, one in departed.tracked.items()}
+    tracked = {
+        c: replace(one, method_state=told.method_states.get(c, one.method_state)) for c, one in departed.tracked.items()
+    }
     counts = {v: c for v, c in {**state.counts, **taken.counts}.items() if roster.state(v) != "departed"}
     after = replace(state, counts=counts)
-    watch, changes = watch_next(settings, state.watch, after.spread, departed.tracked.keys(), round)
+    watch, changes = watch_next(settings, state.watch, after.coverage, departed.tracked.keys(), round)
     health = _health(now)
     plain = (*refusals, *moves, *departed.decisions, *changes, *_verdicts(state, health, round))
     called = {**{v: m.name for v, m in roster.members.items()}, **names}
@@ -240,7 +243,7 @@ def _closed(
         roster=roster,
         watch=watch,
         tracked=tracked,
-        remembered={**known, **offsets(taken, roster, now.forecasts)} if settings.remembers else {},
+        stale_offsets={**known, **offsets(taken, roster, now.forecasts)} if settings.remembers else {},
         held_out=departed.held_out,
         lacking=_lacking(state, departed, taken, roster),
         health=health,
@@ -262,7 +265,7 @@ def _closed(
     return _aimed(after, taken), _outcome(after, now, taken)
 
 
-def _named(decision: Decision, settings: Settings, called: Mapping[str, str]) -> Decision:
+def _named(decision: Decision, settings: TrackerSettings, called: Mapping[str, str]) -> Decision:
     """The decision with the names of its vehicles and classes."""
     vehicles = [decision.vehicle] if decision.vehicle in called else decision.vehicle.split(", ")
     name = ", ".join(called.get(v) or v for v in vehicles)

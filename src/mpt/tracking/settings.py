@@ -4,93 +4,81 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from mpt.core import StatisticsError
-from mpt.core import validation as check
+from mpt.base.settings import check, setting
+from mpt.core import StatisticsError, validation
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
-from mpt.methods import Asks, FleetMethod, Method, MethodError, OnFleet, file_of, find_on_fleet
-from mpt.methods.method import Training
+from mpt.methods import METHODS, Asks, FleetMethod, Method, MethodError, OnFleet, find_on_fleet, find_training
 from mpt.tracking.errors import FleetError
+
+_SHARE = {"least": 0.05, "most": 1, "should": "a share from 0.05 to 1"}
+_RIDGE = {"least": 0, "should": "finite and not negative"}
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrackerSettings:
     """Of a `Tracker`; fixed for the life of a fleet.
 
     Attributes:
         num_classes: C.
         dim: d, the feature dimension; answers of another one are refused.
-        method: "mpt"; "mpt-lite:one-message", in which no d x d matrix travels and the readout is Euclidean; "mpt-x",
-            in which vehicles embed their samples under the departure-time model too; any other of `mpt methods` that
-            reads nothing a server may not know; or `path.py:Class` of your own.
-        grace: a vehicle is departed once it has missed more than so many rounds in a row.
-        watch_share: a class is watched once one vehicle holds at least this share of its samples.
-        release_share: it is released once no vehicle has held this share for `patience` rounds; None: 0.8 watch_share.
-        patience: see there.
-        carry_share: more than this share of the samples a class had at its deposit carry it by themselves: it is
-            measured directly.
-        most_watched: so many classes may be watched, the others serve as reference classes; None: half of them.
-        remember: whether the remaining samples of a suspected vehicle count as they were when it answered last; in the
-            method "mpt-x", and in others that ask questions of their own, they do not.
-        most_references: of "mpt-x" and other methods that read departure-time models: so many are kept.
+        release_share: None: 0.8 watch_share.
+        most_watched: the others serve as reference classes; None: half of them.
         watch: classes watched from the first round on, however they are spread.
-        shadow: whether nothing in training changes: remaining samples are held out only of classes that were approved.
-        seed: of methods that draw.
-        ridge: lambda of Eq. (1), see `mpt.deposit`.
-        cov_ridge: lambda_Sigma of Eq. (3).
         class_names: what the classes are called, for sentences; empty: by their numbers.
     """
 
     num_classes: int
     dim: int
-    method: str = "mpt"
-    grace: int = 3
-    watch_share: float = 0.5
-    release_share: float | None = None
-    patience: int = 5
-    carry_share: float = 0.25
-    most_watched: int | None = None
-    remember: bool = True
-    most_references: int = 2
+    method: str = setting(
+        "mpt",
+        '"mpt"; "mpt-lite:one-message", in which no d x d matrix travels and the readout is Euclidean; "mpt-x", in '
+        "which vehicles embed their samples under the departure-time model too; any other of `mpt methods` that reads "
+        "nothing a server may not know; or path.py:Class of your own",
+    )
+    grace: int = setting(3, "rounds that a vehicle may miss in a row before it is departed", least=0)
+    watch_share: float = setting(0.5, "a class is watched once one vehicle holds this share of it", **_SHARE)
+    release_share: float | None = setting(
+        None, "it is released once no vehicle has held this share for `patience` rounds", **_SHARE
+    )
+    patience: int = setting(5, "see release_share", least=1)
+    carry_share: float = setting(
+        0.25, "more than this share of the samples that a departed class had carry it by themselves", **_SHARE
+    )
+    most_watched: int | None = setting(None, "so many classes may be watched", least=0)
+    remember: bool = setting(True, "whether remaining samples of suspected vehicles count as they were")
+    most_references: int = setting(2, "of methods that read departure-time models, as mpt-x: so many are kept", least=1)
     watch: tuple[int, ...] = ()
-    shadow: bool = False
-    seed: int = 0
-    ridge: float = DEFAULT_RIDGE
-    cov_ridge: float = DEFAULT_COV_RIDGE
+    shadow: bool = setting(
+        False, "whether nothing changes in training: departed classes are held out of it once mpt fleet approve says so"
+    )
+    seed: int = setting(0, "of methods that draw", least=0)
+    ridge: float = setting(DEFAULT_RIDGE, "lambda of Eq. (1), relative", **_RIDGE)
+    cov_ridge: float = setting(DEFAULT_COV_RIDGE, "lambda_Sigma of Eq. (3)", **_RIDGE)
     class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         try:
-            classes = check.as_int(self.num_classes, "num_classes", least=2)
-            dim = check.as_int(self.dim, "dim", least=1)
-            for name in ("remember", "shadow"):
-                if not isinstance(getattr(self, name), bool):
-                    raise StatisticsError(f"{name}: {getattr(self, name)!r}, should be True or False")
-            watch_share = _share(self.watch_share, "watch_share")
-            release = 0.8 * watch_share if self.release_share is None else self.release_share
-            most = classes // 2 if self.most_watched is None else self.most_watched
+            classes = validation.as_int(self.num_classes, "num_classes", least=2)
             checked = {
                 "num_classes": classes,
-                "dim": dim,
-                "grace": check.as_int(self.grace, "grace", least=0),
-                "watch_share": watch_share,
-                "release_share": _share(release, "release_share", most=watch_share),
-                "patience": check.as_int(self.patience, "patience", least=1),
-                "carry_share": _share(self.carry_share, "carry_share"),
-                "most_watched": check.as_int(most, "most_watched", least=0, most=classes - 1),
-                "most_references": check.as_int(self.most_references, "most_references", least=1),
-                "watch": tuple(sorted(check.as_classes(self.watch, "watch", classes))),
-                "seed": check.as_int(self.seed, "seed", least=0),
-                "ridge": check.as_ridge(self.ridge, "ridge"),
-                "cov_ridge": check.as_ridge(self.cov_ridge, "cov_ridge"),
+                "dim": validation.as_int(self.dim, "dim", least=1),
+                "watch": tuple(sorted(validation.as_classes(self.watch, "watch", classes))),
                 "class_names": _names(self.class_names, classes),
             }
             if len(self.watch) == classes:
                 raise StatisticsError("watch: all classes, should leave at least one as reference class")
         except StatisticsError as error:
             raise FleetError(str(error)) from None
+        check(self, FleetError)
+        checked["release_share"] = 0.8 * self.watch_share if self.release_share is None else self.release_share
+        checked["most_watched"] = classes // 2 if self.most_watched is None else self.most_watched
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-        if file_of(self.method) is None:
+        if not 0 < self.release <= self.watch_share:
+            raise FleetError(f"release_share: {self.release}, should be a share from 0.05 to {self.watch_share:g}")
+        if self.capacity >= classes:
+            raise FleetError(f"most_watched: {self.capacity}, should be at most {classes - 1}")
+        if METHODS.file_of(self.method) is None:
             self.check_method()
 
     def name_of(self, c: int) -> str:
@@ -113,8 +101,7 @@ class Settings:
 
     def check_method(self) -> None:
         """Raise `FleetError` where the method cannot be had, or not with these settings."""
-        found = self.on_fleet
-        if self.shadow and found.training != "held-out":
+        if self.on_fleet is not None and self.shadow and not self.holds_out:
             raise FleetError(f"shadow: the method {self.method!r} holds nothing out of training, should be False")
 
     @property
@@ -135,17 +122,17 @@ class Settings:
     @property
     def scatter(self) -> bool:
         """Whether vehicles report the scatter."""
-        return file_of(self.method) is not None or self.asks.scatter
+        return METHODS.file_of(self.method) is not None or self.asks.scatter
 
     @property
-    def training(self) -> Training:
+    def training(self) -> str:
         """How vehicles train, once a class has departed."""
         return self.on_fleet.training
 
     @property
     def holds_out(self) -> bool:
         """Whether the remaining samples of departed classes are held out of training."""
-        return self.training == "held-out"
+        return find_training(self.training).holds_out
 
     def carries(self, samples: int, before: int) -> bool:
         """Whether so many samples carry a class by themselves that had `before` at its deposit."""
@@ -169,10 +156,3 @@ def _names(value: object, classes: int) -> tuple[str, ...]:
     if wrong or (names and len(set(names)) != classes) or len(names) not in (0, classes):
         raise StatisticsError(f"class_names: {names!r}, should be {classes} different names, or none")
     return names
-
-
-def _share(value: object, name: str, most: float = 1.0) -> float:
-    number = check.as_ridge(value, name)
-    if not 0.05 <= number <= most:
-        raise StatisticsError(f"{name}: {number}, should be a share from 0.05 to {most:g}")
-    return number

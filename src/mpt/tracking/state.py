@@ -4,29 +4,29 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from mpt.core import ClassStatistics, Deposit, StatisticsError
-from mpt.core.health import Verdict
+from mpt.core.health import Health
 from mpt.core.validation import Floats, Ints
 from mpt.core.wire import Reader, Writer
 from mpt.methods.simple import Linear
-from mpt.tracking import keeping
+from mpt.tracking import method_state
 from mpt.tracking.answers import Earlier, Snapshot
 from mpt.tracking.book import Shared
+from mpt.tracking.coverage import Coverage, Watch
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import Decision, Member, Roster
-from mpt.tracking.settings import Settings
-from mpt.tracking.spread import Spread, Watch
+from mpt.tracking.settings import TrackerSettings
 
 _KIND = b"T"
 _SPAN, _ORIGIN, _REMEMBERED, _CROSS, _SPOKEN, _LINEAR = 1, 2, 4, 8, 16, 32
 
 
 @dataclass(frozen=True, eq=False)
-class Reference:
+class ReferenceModel:
     """What vehicles make the cross moments of a departed class with.
 
     Attributes:
@@ -38,13 +38,6 @@ class Reference:
     round: int
     origin: Floats
     weights: Floats
-
-
-class Health(NamedTuple):
-    """How far a departed class's prototype can be trusted: `expected_error` and `verdict` of its reconstruction."""
-
-    expected_error: float
-    verdict: Verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +52,8 @@ class Tracked:
         samples: that the class had then, on all vehicles.
         reference: of the method "mpt-x" and others that read departure-time models; None where the class is tracked as
             by "mpt".
-        kept: what a method with questions of its own keeps, as `mpt.tracking.keeping` writes it; None where the class
-            is tracked as by "mpt".
+        method_state: what a method with questions of its own keeps, as `mpt.tracking.method_state` writes
+            it; None where the class is tracked as by "mpt".
     """
 
     deposit: Deposit
@@ -68,8 +61,8 @@ class Tracked:
     round: int
     since: int
     samples: int
-    reference: Reference | None = None
-    kept: bytes | None = None
+    reference: ReferenceModel | None = None
+    method_state: bytes | None = None
 
     @property
     def departed(self) -> int:
@@ -92,8 +85,8 @@ class TrackerState:
         counts: (C,), what each vehicle that is not departed reported last.
         watch: the watched classes of the next request.
         tracked: the classes with a deposit, by class.
-        remembered: (d,) by vehicle and class: the offset of its remaining samples in its last answer, see
-            `mpt.tracking.remembered`; of vehicles that are not departed, and of classes with a deposit.
+        stale_offsets: (d,) by vehicle and class: the offset of its remaining samples in its last answer, see
+            `mpt.tracking.stale`; of vehicles that are not departed, and of classes with a deposit.
         held_out: classes whose remaining samples are held out of training.
         approved: of a fleet in shadow mode, the classes that may be held out.
         lacking: by vehicle that is not departed, the rounds of the reference models that it does not have.
@@ -110,7 +103,7 @@ class TrackerState:
         problems: of the last round.
     """
 
-    settings: Settings
+    settings: TrackerSettings
     round: int
     prototypes: Floats
     made: Ints
@@ -118,7 +111,7 @@ class TrackerState:
     counts: Mapping[str, Ints] = field(default_factory=dict)
     watch: Watch = field(default_factory=Watch)
     tracked: Mapping[int, Tracked] = field(default_factory=dict)
-    remembered: Mapping[str, Mapping[int, Floats]] = field(default_factory=dict)
+    stale_offsets: Mapping[str, Mapping[int, Floats]] = field(default_factory=dict)
     held_out: tuple[int, ...] = ()
     approved: tuple[int, ...] = ()
     lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -132,16 +125,16 @@ class TrackerState:
     problems: tuple[str, ...] = ()
 
     @classmethod
-    def start(cls, settings: Settings, round: int) -> "TrackerState":
+    def start(cls, settings: TrackerSettings, round: int) -> "TrackerState":
         """Before the first round, or from `round` on."""
         nothing = np.full((settings.num_classes, settings.dim), np.nan)
         watch = Watch(dict.fromkeys(settings.watch, round + 1), dict.fromkeys(settings.watch, 0))
         return cls(settings, round, nothing, np.full(settings.num_classes, -1), watch=watch)
 
     @property
-    def spread(self) -> Spread:
+    def coverage(self) -> Coverage:
         """Of the classes over the vehicles that are not departed."""
-        return Spread.of(self.counts, self.settings.num_classes)
+        return Coverage.of(self.counts, self.settings.num_classes)
 
 
 def to_bytes(state: TrackerState) -> bytes:
@@ -152,9 +145,9 @@ def to_bytes(state: TrackerState) -> bytes:
     counted = sorted(state.counts)
     referred = [t.reference for t in tracked if t.reference is not None]
     earlier = {} if state.snapshot is None else state.snapshot.earlier
-    remembered = [(v, c) for v in sorted(state.remembered) for c in sorted(state.remembered[v])]
+    stale = [(v, c) for v in sorted(state.stale_offsets) for c in sorted(state.stale_offsets[v])]
     about = _about(state, tracked, frame)
-    flags = _SPAN * (state.span is not None) | _ORIGIN * (state.origin is not None) | _REMEMBERED * bool(remembered)
+    flags = _SPAN * (state.span is not None) | _ORIGIN * (state.origin is not None) | _REMEMBERED * bool(stale)
     flags |= _CROSS * bool(referred or earlier) | _LINEAR * (state.linear is not None)
     spoken = _spoken(state, tracked)
     flags |= _SPOKEN * bool(spoken)
@@ -174,8 +167,8 @@ def to_bytes(state: TrackerState) -> bytes:
             writer.exact(frame.span)
         for report in stats:
             writer.block(report.to_bytes(frame=False))
-    for vehicle, c in remembered:
-        writer.exact(state.remembered[vehicle][c])
+    for vehicle, c in stale:
+        writer.exact(state.stale_offsets[vehicle][c])
     for reference in referred:
         writer.exact(reference.origin)
         writer.exact(reference.weights)
@@ -193,7 +186,7 @@ def to_bytes(state: TrackerState) -> bytes:
 def _about(state: TrackerState, tracked: Sequence[Tracked], frame: ClassStatistics | None) -> dict[str, Any]:
     """The names and numbers; `frame` is any of the snapshot's statistics."""
     snapshot = state.snapshot
-    remembered = [(v, c) for v in sorted(state.remembered) for c in sorted(state.remembered[v])]
+    stale = [(v, c) for v in sorted(state.stale_offsets) for c in sorted(state.stale_offsets[v])]
     return {
         "settings": dataclasses.asdict(state.settings),
         "round": state.round,
@@ -205,14 +198,14 @@ def _about(state: TrackerState, tracked: Sequence[Tracked], frame: ClassStatisti
             "crowded": state.watch.crowded,
         },
         "tracked": [{"owners": t.owners, "round": t.round, "since": t.since, "samples": t.samples} for t in tracked],
-        "kept": [t.kept is not None for t in tracked],
+        "kept": [t.method_state is not None for t in tracked],
         "further": 0 if snapshot is None else len(snapshot.further),
         "references": [None if t.reference is None else t.reference.round for t in tracked],
         "earlier": [] if snapshot is None else sorted(snapshot.earlier),
         "lacking": {v: state.lacking[v] for v in sorted(state.lacking)},
         "health": sorted(state.health.items()),
         "outward": state.outward,
-        "remembered": remembered,
+        "remembered": stale,
         "held_out": state.held_out,
         "approved": state.approved,
         "snapshot": None
@@ -226,9 +219,9 @@ def _about(state: TrackerState, tracked: Sequence[Tracked], frame: ClassStatisti
 
 def _spoken(state: TrackerState, tracked: Sequence[Tracked]) -> list[bytes]:
     """What a method keeps, and the answers that its `depart` would ask for."""
-    blocks = [one.kept for one in tracked if one.kept is not None]
+    blocks = [one.method_state for one in tracked if one.method_state is not None]
     for key, shared in sorted(state.snapshot.further.items()) if state.snapshot is not None else ():
-        blocks += [key, keeping.to_bytes({"rest": shared.rest, "holders": dict(shared.holders)}, None)]
+        blocks += [key, method_state.to_bytes({"rest": shared.rest, "holders": dict(shared.holders)}, None)]
     return blocks
 
 
@@ -238,11 +231,11 @@ def _read_spoken(
     """What `_spoken` gave: into the classes, and into the snapshot, which is given back."""
     for i, there in enumerate(about["kept"]):
         if there:
-            tracked[i] = dataclasses.replace(tracked[i], kept=reader.block())
+            tracked[i] = dataclasses.replace(tracked[i], method_state=reader.block())
     further = dict[bytes, Shared]()
     for _ in range(about["further"]):
         key = reader.block()
-        further[key] = Shared(**keeping.from_bytes(reader.block(), None))
+        further[key] = Shared(**method_state.from_bytes(reader.block(), None))
     return snapshot and dataclasses.replace(snapshot, further=further)
 
 
@@ -266,7 +259,7 @@ def _read(reader: Reader) -> TrackerState:
     about = json.loads(reader.block())
     if "variant" in about["settings"]:
         raise FleetError("Tracker bytes: of an earlier release, in which the method was a variant; begin a new state")
-    settings = Settings(**{name: _value(value) for name, value in about["settings"].items()})
+    settings = TrackerSettings(**{name: _value(value) for name, value in about["settings"].items()})
     c, d = settings.num_classes, settings.dim
     rows, frame_rows = about["rows"]
     prototypes = reader.exact(c, d)
@@ -284,13 +277,13 @@ def _read(reader: Reader) -> TrackerState:
         rest = ClassStatistics.from_bytes(reader.block(), **frame) if about["snapshot"]["rest"] else None
         holders = {v: ClassStatistics.from_bytes(reader.block(), **frame) for v in about["snapshot"]["holders"]}
         snapshot = Snapshot(about["snapshot"]["round"], rest, holders)
-    remembered = dict[str, dict[int, Floats]]()
+    stale = dict[str, dict[int, Floats]]()
     for vehicle, number in about["remembered"] if reader.flags & _REMEMBERED else ():
-        remembered.setdefault(vehicle, {})[number] = reader.exact(d)
+        stale.setdefault(vehicle, {})[number] = reader.exact(d)
     if reader.flags & _CROSS:
         for i, number in enumerate(about["references"]):
             if number is not None:
-                reference = Reference(number, reader.exact(d), reader.exact(c))
+                reference = ReferenceModel(number, reader.exact(d), reader.exact(c))
                 tracked[i] = dataclasses.replace(tracked[i], reference=reference)
         earlier = {number: Earlier(reader.integers(c), reader.exact(c, d)) for number in about["earlier"]}
         snapshot = snapshot and dataclasses.replace(snapshot, earlier=earlier)
@@ -308,7 +301,7 @@ def _read(reader: Reader) -> TrackerState:
         counts=counts,
         watch=Watch(dict(watch["since"]), dict(watch["calm"]), tuple(watch["crowded"])),
         tracked={t.departed: t for t in tracked},
-        remembered=remembered,
+        stale_offsets=stale,
         held_out=tuple(about["held_out"]),
         approved=tuple(about.get("approved", ())),
         lacking={v: tuple(rounds) for v, rounds in about.get("lacking", {}).items()},

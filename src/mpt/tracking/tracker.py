@@ -16,11 +16,11 @@ from mpt.protocol.question import Question
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking import state as states
 from mpt.tracking.answers import largest_answer
-from mpt.tracking.dialogue import Head
+from mpt.tracking.dialogue import ClassifierHead
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import Roster
 from mpt.tracking.rounds import Heard, More, Outcome, models_needed, questions, take
-from mpt.tracking.settings import Settings
+from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.state import TrackerState
 
 __all__ = ["More", "Outcome", "Tracker"]
@@ -44,23 +44,23 @@ class Tracker:
         <NearestClassMean: 3/3 classes, d=4, Mahalanobis, cov_ridge=0.1>
     """
 
-    def __init__(self, settings: Settings | None = None, *, round: int = 0, **chosen: Any) -> None:
+    def __init__(self, settings: TrackerSettings | None = None, *, round: int = 0, **chosen: Any) -> None:
         """A fleet that nobody has answered yet.
 
         Args:
-            settings: a `Settings`, or its fields as keywords.
+            settings: a `TrackerSettings`, or its fields as keywords.
             round: the last round before the first that is tracked.
-            chosen: the fields of `Settings`, where none is given.
+            chosen: the fields of `TrackerSettings`, where none is given.
         """
         if (settings is None) == (not chosen):
-            raise FleetError("settings: should be given as a Settings or as its fields, one of the two")
-        made = settings or Settings(**chosen)
+            raise FleetError("settings: should be given as a TrackerSettings or as its fields, one of the two")
+        made = settings or TrackerSettings(**chosen)
         made.check_method()
         self.state = TrackerState.start(made, round)
         self._heard: Heard | None = None
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> TrackerSettings:
         """What the operator chose."""
         return self.state.settings
 
@@ -130,7 +130,7 @@ class Tracker:
         *,
         absent: Mapping[str, str] = _UNNAMED,
         names: Mapping[str, str] = _UNNAMED,
-        head: Head | None = None,
+        head: ClassifierHead | None = None,
     ) -> More | Outcome:
         """With what has been received: what to ask next in this round, of whom; or what came of it.
 
@@ -159,7 +159,7 @@ class Tracker:
         rounds: Mapping[str, int] = _EMPTY,
         absent: Mapping[str, str] = _UNNAMED,
         names: Mapping[str, str] = _UNNAMED,
-        head: Head | None = None,
+        head: ClassifierHead | None = None,
         ask: Callable[[More], Mapping[str, bytes]] | None = None,
     ) -> Outcome:
         """End a round with the answers that came in time.
@@ -204,7 +204,7 @@ class Tracker:
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> "Tracker":
-        """The tracker that goes on where `to_bytes` was called."""
+        """The tracker, resumed where `to_bytes` was called."""
         state = states.from_bytes(data)
         state.settings.check_method()
         tracker = cls(state.settings)

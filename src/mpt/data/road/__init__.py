@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpt.data.dataset import Dataset, Split
-from mpt.data.request import Request
+from mpt.data.request import DatasetSpec
 from mpt.data.road import others, vehicles
 from mpt.data.road.dice import throw
 from mpt.data.road.scene import Draw, render
@@ -27,7 +27,7 @@ DEFAULT_SIZE, DEFAULT_TRAIN, DEFAULT_TEST = 32, 1000, 250
 _BATCH_PIXELS = 1 << 17
 
 
-def load_road(request: Request) -> Dataset:
+def load_road(request: DatasetSpec) -> Dataset:
     """`road?train=N&test=N&seed=N`: N images of each class (default 1,000 and 250), of 32 pixels or `image_size`."""
     per_class = (
         request.integer("train", DEFAULT_TRAIN, least=1),

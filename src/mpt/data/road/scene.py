@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from mpt.data.road.dice import Dice, Floats, as_noise
-from mpt.data.road.shapes import Canvas, Drawing, Number, Part, Shape, box, disc, line, quad
+from mpt.data.road.dice import Batch, Dice, as_noise
+from mpt.data.road.shapes import Canvas, Number, Outline, Piece, Sketch, box, disc, line, quad
 
-Draw = Callable[[Dice], Drawing]
+Draw = Callable[[Dice], Sketch]
 
 
 def render(draw: Draw, dice: Dice, noise: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
@@ -44,7 +44,7 @@ def render(draw: Draw, dice: Dice, noise: NDArray[np.uint8], size: int) -> NDArr
     return _camera(canvas, dice, as_noise(noise))
 
 
-def _pose(dice: Dice, x: Floats, y: Floats, scale: Floats) -> tuple[Floats, Floats]:
+def _pose(dice: Dice, x: Batch, y: Batch, scale: Batch) -> tuple[Batch, Batch]:
     """The object's own coordinates: facing left or right, turned and sheared a little, seen at an angle."""
     half_tangent = dice.between(-0.045, 0.045)
     norm = 1.0 + half_tangent * half_tangent
@@ -54,13 +54,11 @@ def _pose(dice: Dice, x: Floats, y: Floats, scale: Floats) -> tuple[Floats, Floa
     return (turned_x + turned_y * dice.between(-0.12, 0.12)) / along, turned_y / scale
 
 
-def _background(
-    canvas: Canvas, dice: Dice, x: Floats, y: Floats, pixel: float, ground: Floats, horizon: Floats
-) -> None:
+def _background(canvas: Canvas, dice: Dice, x: Batch, y: Batch, pixel: float, ground: Batch, horizon: Batch) -> None:
     """Sky and road with gradients, houses, trees, poles, lane lines, and parts of other vehicles."""
 
-    def paint(shape: Shape, colour: Floats, opacity: Number = 1.0, softness: Number = 1.0) -> None:
-        canvas.paint(Part(shape, colour, opacity), x, y, pixel, softness)
+    def paint(shape: Outline, colour: Batch, opacity: Number = 1.0, softness: Number = 1.0) -> None:
+        canvas.paint(Piece(shape, colour, opacity), x, y, pixel, softness)
 
     sky_top = np.where(dice.chance(0.6) > 0, dice.colour((0.1, 0.55), (0.55, 0.98), hue=0.58), dice.grey(0.5, 0.95))
     sky_low = sky_top * (1.0 - dice.between(-0.2, 0.35))
@@ -112,10 +110,10 @@ def _background(
         )
 
 
-def _grid(shape: Shape, period: Floats) -> Shape:
+def _grid(shape: Outline, period: Batch) -> Outline:
     """Windows: squares at a period, inside a shape."""
 
-    def distance(x: Floats, y: Floats) -> Floats:
+    def distance(x: Batch, y: Batch) -> Batch:
         across, up = x / period, y / period
         cell = np.maximum(np.abs(across - np.floor(across) - 0.5), np.abs(up - np.floor(up) - 0.5))
         return np.maximum(shape(x, y), (cell - 0.27) * period)
@@ -123,7 +121,7 @@ def _grid(shape: Shape, period: Floats) -> Shape:
     return distance
 
 
-def _other_vehicle(dice: Dice, paint: Callable[..., None], horizon: Floats) -> None:
+def _other_vehicle(dice: Dice, paint: Callable[..., None], horizon: Batch) -> None:
     """A rough vehicle further away, mostly near the sides."""
     there, centre = dice.chance(0.25), dice.sign() * dice.between(0.35, 1.2)
     half, tall = dice.between(0.2, 0.55), dice.between(0.15, 0.5)
@@ -140,38 +138,38 @@ def _other_vehicle(dice: Dice, paint: Callable[..., None], horizon: Floats) -> N
 
 
 def _shadow(
-    canvas: Canvas, dice: Dice, x: Floats, y: Floats, pixel: float, foot: tuple[Floats, Floats], wide: Number
+    canvas: Canvas, dice: Dice, x: Batch, y: Batch, pixel: float, foot: tuple[Batch, Batch], wide: Number
 ) -> None:
     """The object's shadow on the road."""
     strength, shift = dice.between(0.0, 0.65), dice.between(-0.15, 0.15)
     shape = disc(foot[0] + shift, foot[1], wide * dice.between(0.4, 0.6), dice.between(0.08, 0.22))
     black = np.zeros((len(canvas.rgb), 3), dtype=np.float32)
-    canvas.paint(Part(shape, black, strength), x, y, pixel, softness=4.0)
+    canvas.paint(Piece(shape, black, strength), x, y, pixel, softness=4.0)
 
 
-def _in_front(canvas: Canvas, dice: Dice, x: Floats, y: Floats, pixel: float, ground: Floats) -> None:
+def _in_front(canvas: Canvas, dice: Dice, x: Batch, y: Batch, pixel: float, ground: Batch) -> None:
     """What hides a part of the object: a pole, the end of another vehicle, a bush or wall along the lower edge."""
     pole, at = dice.chance(0.14), dice.between(-0.7, 0.7)
-    canvas.paint(Part(box(at, at + dice.between(0.05, 0.16), -2.0, 2.0), dice.grey(0.1, 0.7), pole), x, y, pixel)
+    canvas.paint(Piece(box(at, at + dice.between(0.05, 0.16), -2.0, 2.0), dice.grey(0.1, 0.7), pole), x, y, pixel)
     side, reach = dice.sign(), dice.between(0.25, 0.75)
     top, bottom = dice.between(0.0, 0.9), ground - dice.between(0.0, 0.2)
     colour = dice.coat()
     vehicle = dice.chance(0.16)
-    canvas.paint(Part(_beside(box(reach, 2.0, bottom, top), side), colour, vehicle), x, y, pixel)
+    canvas.paint(Piece(_beside(box(reach, 2.0, bottom, top), side), colour, vehicle), x, y, pixel)
     canvas.paint(
-        Part(_beside(box(reach + 0.12, 2.0, top - 0.35, top - 0.08), side), colour * 0.4, vehicle), x, y, pixel
+        Piece(_beside(box(reach + 0.12, 2.0, top - 0.35, top - 0.08), side), colour * 0.4, vehicle), x, y, pixel
     )
     wall, height = dice.chance(0.12), ground + dice.between(0.1, 0.38)
     hedge = np.where(dice.chance(0.5) > 0, dice.colour((0.3, 0.7), (0.15, 0.5), hue=0.3), dice.grey(0.2, 0.8))
-    canvas.paint(Part(box(-2.0, 2.0, -2.0, height), hedge, wall), x, y, pixel, softness=2.0)
+    canvas.paint(Piece(box(-2.0, 2.0, -2.0, height), hedge, wall), x, y, pixel, softness=2.0)
 
 
-def _beside(shape: Shape, side: Floats) -> Shape:
+def _beside(shape: Outline, side: Batch) -> Outline:
     """The shape, or its mirror image where `side` is -1."""
     return lambda x, y: shape(x * side, y)
 
 
-def _light(canvas: Canvas, dice: Dice, x: Floats, y: Floats) -> None:
+def _light(canvas: Canvas, dice: Dice, x: Batch, y: Batch) -> None:
     """Shadow of a house across the picture, haze, sun from one side, colour of the light, contrast and exposure."""
     edge, slant = dice.between(-0.8, 0.8), dice.between(-0.8, 0.8)
     band = np.clip((x + slant * y - edge) * dice.sign() * 6.0 + 0.5, 0.0, 1.0)
@@ -186,7 +184,7 @@ def _light(canvas: Canvas, dice: Dice, x: Floats, y: Floats) -> None:
     canvas.rgb *= (exposure * np.concatenate([1.0 + warm, np.ones_like(warm), 1.0 - warm], axis=1))[:, :, None]
 
 
-def _camera(canvas: Canvas, dice: Dice, noise: Floats) -> NDArray[np.uint8]:
+def _camera(canvas: Canvas, dice: Dice, noise: Batch) -> NDArray[np.uint8]:
     """Blur, in all directions and along the motion, then noise and rounding to bytes."""
     size, images = canvas.size, len(canvas.rgb)
     picture = canvas.rgb.reshape(images, 3, size, size)
@@ -202,10 +200,10 @@ def _camera(canvas: Canvas, dice: Dice, noise: Floats) -> NDArray[np.uint8]:
     return np.ascontiguousarray(levels.transpose(0, 2, 3, 1))
 
 
-def _smoothed(picture: Floats, axis: int, strength: Floats) -> Floats:
+def _smoothed(picture: Batch, axis: int, strength: Batch) -> Batch:
     """`picture` with a share of every pixel taken from its two neighbours; the border repeats itself."""
     n = picture.shape[axis]
     before = np.take(picture, np.maximum(np.arange(n) - 1, 0), axis=axis)
     after = np.take(picture, np.minimum(np.arange(n) + 1, n - 1), axis=axis)
-    smoothed: Floats = picture + strength * ((before + after) * 0.5 - picture)
+    smoothed: Batch = picture + strength * ((before + after) * 0.5 - picture)
     return smoothed

@@ -10,25 +10,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpt.data.road.dice import Floats
+from mpt.data.road.dice import Batch
 
-Number = float | Floats
-Shape = Callable[[Floats, Floats], Floats]
+Number = float | Batch
+Outline = Callable[[Batch, Batch], Batch]
 
 
-def box(left: Number, right: Number, bottom: Number, top: Number) -> Shape:
+def box(left: Number, right: Number, bottom: Number, top: Number) -> Outline:
     """An upright rectangle."""
     return lambda x, y: np.maximum(
         np.abs(x - (left + right) * 0.5) - (right - left) * 0.5, np.abs(y - (bottom + top) * 0.5) - (top - bottom) * 0.5
     )
 
 
-def quad(bottom: Number, top: Number, lower: tuple[Number, Number], upper: tuple[Number, Number]) -> Shape:
+def quad(bottom: Number, top: Number, lower: tuple[Number, Number], upper: tuple[Number, Number]) -> Outline:
     """A trapezium: from `lower` = (left, right) at `bottom` to `upper` at `top`."""
 
-    def distance(x: Floats, y: Floats) -> Floats:
+    def distance(x: Batch, y: Batch) -> Batch:
         rise = y - bottom
-        outside: Floats = np.maximum(-rise, y - top)
+        outside: Batch = np.maximum(-rise, y - top)
         for start, end, side in ((lower[0], upper[0], -1.0), (lower[1], upper[1], 1.0)):
             slope = (end - start) / (top - bottom)
             outside = np.maximum(outside, side * (x - start - slope * rise) / _length(1.0, slope))
@@ -37,20 +37,20 @@ def quad(bottom: Number, top: Number, lower: tuple[Number, Number], upper: tuple
     return distance
 
 
-def disc(x0: Number, y0: Number, radius: Number, flat: Number = 1.0) -> Shape:
+def disc(x0: Number, y0: Number, radius: Number, flat: Number = 1.0) -> Outline:
     """A circle; `flat` squeezes its height."""
     return lambda x, y: _length(x - x0, (y - y0) / flat) - radius
 
 
-def ring(x0: Number, y0: Number, radius: Number, width: Number) -> Shape:
+def ring(x0: Number, y0: Number, radius: Number, width: Number) -> Outline:
     """A circle's line."""
     return lambda x, y: np.abs(_length(x - x0, y - y0) - radius) - width * 0.5
 
 
-def line(x0: Number, y0: Number, x1: Number, y1: Number, radius: Number) -> Shape:
+def line(x0: Number, y0: Number, x1: Number, y1: Number, radius: Number) -> Outline:
     """A stroke with round ends."""
 
-    def distance(x: Floats, y: Floats) -> Floats:
+    def distance(x: Batch, y: Batch) -> Batch:
         run, rise = x1 - x0, y1 - y0
         along = np.clip(((x - x0) * run + (y - y0) * rise) / (run * run + rise * rise + 1e-6), 0.0, 1.0)
         return _length(x - x0 - along * run, y - y0 - along * rise) - radius
@@ -58,48 +58,48 @@ def line(x0: Number, y0: Number, x1: Number, y1: Number, radius: Number) -> Shap
     return distance
 
 
-def stripes(shape: Shape, period: Number, width: Number, start: Number = 0.0) -> Shape:
+def stripes(shape: Outline, period: Number, width: Number, start: Number = 0.0) -> Outline:
     """Upright stripes inside another shape."""
 
-    def distance(x: Floats, y: Floats) -> Floats:
+    def distance(x: Batch, y: Batch) -> Batch:
         phase = (x - start) / period
-        stripe: Floats = np.abs((phase - np.floor(phase) - 0.5) * period) - width * 0.5
+        stripe: Batch = np.abs((phase - np.floor(phase) - 0.5) * period) - width * 0.5
         return np.maximum(shape(x, y), stripe)
 
     return distance
 
 
-def both(a: Shape, b: Shape) -> Shape:
+def both(a: Outline, b: Outline) -> Outline:
     """What lies in both."""
     return lambda x, y: np.maximum(a(x, y), b(x, y))
 
 
-def _length(x: Number, y: Number) -> Floats:
+def _length(x: Number, y: Number) -> Batch:
     return np.sqrt(np.asarray(x * x + y * y, dtype=np.float32))
 
 
-class Part(NamedTuple):
+class Piece(NamedTuple):
     """A shape with its colour (B, 3) and how opaque it is; opacity 0 leaves it out of an image."""
 
-    shape: Shape
-    colour: Floats
+    shape: Outline
+    colour: Batch
     opacity: Number = 1.0
 
 
 @dataclass(frozen=True)
-class Drawing:
+class Sketch:
     """An object in its own coordinates: x forward from -width / 2 to width / 2, y up from the ground to height."""
 
     width: Number
     height: Number
-    parts: list[Part]
+    parts: list[Piece]
 
 
 @dataclass
 class Canvas:
     """B square images: RGB (B, 3, size * size); coordinates x to the right and y up, both from -1 to 1."""
 
-    rgb: Floats
+    rgb: Batch
     size: int
 
     @classmethod
@@ -107,13 +107,13 @@ class Canvas:
         """Black."""
         return cls(np.zeros((images, 3, size * size), dtype=np.float32), size)
 
-    def coordinates(self) -> tuple[Floats, Floats]:
+    def coordinates(self) -> tuple[Batch, Batch]:
         """x and y of the pixels' centres, each (1, P)."""
         centres = (np.arange(self.size, dtype=np.float32) + 0.5) * np.float32(2 / self.size) - 1.0
         x, y = np.tile(centres, self.size), np.repeat(-centres, self.size)
         return x[None, :], y[None, :]
 
-    def paint(self, part: Part, x: Floats, y: Floats, pixel: Number, softness: Number = 1.0) -> None:
+    def paint(self, part: Piece, x: Batch, y: Batch, pixel: Number, softness: Number = 1.0) -> None:
         """Lay a part over what is there.
 
         Args:

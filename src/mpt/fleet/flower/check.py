@@ -9,18 +9,18 @@ from typing import Any
 
 import torch
 
-from mpt.data import DataError, hold_test
+from mpt.base.files import LockedError, exclusive_lock
+from mpt.data import DataError, load_test
 from mpt.data.encoded import SMALLEST_SIDE
-from mpt.files import TakenError, alone
 from mpt.fleet.exchange import nbytes
 from mpt.fleet.flower.config import AppConfig, examined, names
 from mpt.fleet.flower.given import given
-from mpt.fleet.flower.server_app import Ready, key_of, prepare
+from mpt.fleet.flower.server_app import Ready, key_of, loss_of, prepare
 from mpt.fleet.server import differing
 from mpt.fleet.store import SqliteStore, open_store
 from mpt.fleet.vehicle import arrays
 from mpt.learning import LearningError
-from mpt.methods import MethodError, find_on_fleet
+from mpt.methods import MethodError, find_on_fleet, find_training
 from mpt.scenario import PlanError, parse_events
 from mpt.tracking.errors import FleetError
 
@@ -40,7 +40,7 @@ class Checked:
     taken: bool = False
 
 
-class _StateTakenError(FleetError):
+class _StateLockedError(FleetError):
     """Another server writes to the state folder."""
 
 
@@ -63,7 +63,7 @@ def check(texts: Sequence[str]) -> Checked:
                 notes += part(_mended(config) if problems else config)
         except (FleetError, LearningError, DataError, PlanError) as error:
             found.append(str(error).removeprefix("config: "))
-            taken = isinstance(error, _StateTakenError)
+            taken = isinstance(error, _StateLockedError)
     said = tuple(dict.fromkeys(found))
     return Checked(said, () if said else tuple(notes), taken and len(said) == 1)
 
@@ -92,8 +92,10 @@ def _method(config: AppConfig) -> list[str]:
         made = find_on_fleet(config.method, ridge=config.ridge, cov_ridge=config.cov_ridge)
     except MethodError as error:
         raise FleetError(str(error)) from None
-    said = {"held-out": "not trained on", "fedlc": "trained on, all with FedLC's loss"}.get(made.training, "trained on")
-    return [f"method {config.method}: remaining samples of departed classes are {said}"]
+    said = "not trained on" if find_training(made.training).holds_out else "trained on"
+    loss = loss_of(config)
+    with_loss = "" if loss == AppConfig.loss else f", all with the loss {loss}"
+    return [f"method {config.method}: remaining samples of departed classes are {said}{with_loss}"]
 
 
 def _prepared(config: AppConfig) -> list[str]:
@@ -117,7 +119,7 @@ def _prepared(config: AppConfig) -> list[str]:
 def _test_set(config: AppConfig) -> list[str]:
     """The test samples can be read; for where something else is wrong already."""
     if config.test:
-        hold_test(config.test, image_size=SMALLEST_SIDE, say=lambda _: None)
+        load_test(config.test, image_size=SMALLEST_SIDE, say=lambda _: None)
     return []
 
 
@@ -156,7 +158,7 @@ def _folder(config: AppConfig) -> Path:
 
 
 def _kept(config: AppConfig) -> list[str]:
-    """Whether the fleet begins, or goes on from a checkpoint."""
+    """Whether the fleet begins, or is resumed from a checkpoint."""
     if notes := _place(config):
         return notes
     place, found = _folder(config), open_store(config.state).latest()
@@ -170,12 +172,12 @@ def _kept(config: AppConfig) -> list[str]:
         raise FleetError(wrong)
     if found.round >= config.num_rounds:
         return [f"state: round {found.round} of {config.num_rounds} is done already, nothing is left to do"]
-    return [f"state: {place} holds round {found.round}: the fleet goes on with round {found.round + 1}", *_taken(place)]
+    return [f"state: {place} holds round {found.round}: the fleet resumes with round {found.round + 1}", *_taken(place)]
 
 
 def _taken(place: Path) -> list[str]:
     try:
-        with alone(place):
+        with exclusive_lock(place):
             return []
-    except TakenError:
-        raise _StateTakenError(f"state: another server writes to {place}; stop it first, or give another") from None
+    except LockedError:
+        raise _StateLockedError(f"state: another server writes to {place}; stop it first, or give another") from None

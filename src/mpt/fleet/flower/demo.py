@@ -22,7 +22,7 @@ SETTINGS = {
     "dataset": "road?train=150&test=50",
     "epochs": 2,
     "watch": "truck",
-    "least": VEHICLES - 1,
+    "min_vehicles": VEHICLES - 1,
     "deadline": 120.0,
 }
 LONGEST = 900.0
@@ -40,7 +40,7 @@ def main(folder: Path, app: Path) -> None:
             net.start_vehicle(f"v{number}", f"partition-id={number} num-partitions={VEHICLES}")
         say(f"{VEHICLES} vehicles started; v{VEHICLES - 1} holds nearly all trucks")
         net.run(**SETTINGS, num_rounds=ROUNDS, state=state)
-        say(f"flwr run fleet: {ROUNDS} rounds; each message starts a process on the vehicle, so a round takes a while")
+        say(f"flwr run: {ROUNDS} rounds; each message starts a process on the vehicle, so a round takes a while")
         follow(net, state)
     say(f"everything is stopped; logs are in {folder / 'logs'}")
     subprocess.run([sys.executable, "-m", "mpt", "fleet", "status", str(state)], check=True)
@@ -93,4 +93,4 @@ def say(sentence: str) -> None:
 
 if __name__ == "__main__":
     given = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("runs/fleet-demo")
-    main(given, Path(sys.argv[2]) if len(sys.argv) > 2 else Path("fleet"))
+    main(given, Path(sys.argv[2]) if len(sys.argv) > 2 else Path("deploy/flower"))

@@ -1,5 +1,6 @@
 """Questions and replies as Flower's records, and back. Sizes are checked before anything is parsed."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ def ask_content(ask: Ask) -> RecordDict:
     config: dict[str, Any] = {
         "round": ask.round,
         "held-out": list(ask.held_out),
-        "calibrates": ask.calibrates,
+        "calibrates": ask.loss == "fedlc",
+        "loss": ask.loss,
         "may-follow": ask.may_follow,
         "request": ask.request,
         "keep": ask.keep,
@@ -54,7 +56,7 @@ def read_ask(content: RecordDict, kind: str) -> Ask:
         tuple(int(c) for c in held_out),
         request,
         keep=bool(config.get("keep", False)),
-        calibrates=bool(config.get("calibrates", False)),
+        loss=_loss(config),
         may_follow=bool(config.get("may-follow", False)),
         references={int(str(number)): str(known) for number, known in zip(rounds, fingerprints, strict=True)},
         models={
@@ -63,6 +65,11 @@ def read_ask(content: RecordDict, kind: str) -> Ask:
             if name.startswith(REFERENCE)
         },
     )
+
+
+def _loss(config: Mapping[str, Any]) -> str:
+    """What to minimise; a server of the release before says no more than whether it is FedLC's."""
+    return str(config.get("loss", "fedlc" if config.get("calibrates", False) else "cross-entropy"))
 
 
 def reply_content(reply: Reply) -> RecordDict:

@@ -11,24 +11,28 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from mpt.data import hold_test
-from mpt.federation.trainings import Samples
-from mpt.files import TakenError, alone, private_folder
+from mpt.base.errors import MptError
+from mpt.base.files import LockedError, exclusive_lock, private_folder
+from mpt.data import load_test
+from mpt.fleet.evaluation import evaluate_readout
 from mpt.fleet.flower.config import AppConfig, dashed, names
 from mpt.fleet.flower.transport import FlowerTransport
-from mpt.fleet.holdings import loaded, named, samples
-from mpt.fleet.judge import judge
+from mpt.fleet.local_data import loaded, named, samples
 from mpt.fleet.log import DecisionLog, append, now, stamp
-from mpt.fleet.server import VERSION, Finished, Scores, Server
+from mpt.fleet.server import VERSION, Finished, RoundScores, Server
 from mpt.fleet.store import SqliteStore, open_store
 from mpt.fleet.vehicle import arrays
-from mpt.learning import Classifier, build
+from mpt.learning import Classifier, Samples, build
+from mpt.learning.losses import find_loss
+from mpt.methods import find_on_fleet, find_training
 from mpt.tracking.errors import FleetError
 from mpt.tracking.tracker import Tracker
 from mpt.version import __version__
 
-_MAY_CHANGE = ("num_rounds", "state", "deadline", "quorum", "least", "wait", "tries", "events", "fail", "test")
-"""What may differ between a run and the one that goes on with it."""
+_MAY_CHANGE = (
+    *("num_rounds", "state", "deadline", "quorum", "min_vehicles", "timeout", "max_attempts", "events", "fail", "test"),
+)
+"""What may differ between a run and the one that resumes it."""
 
 
 def server_app(after: Callable[[Finished], None] | None = None, **defaults: Any) -> ServerApp:
@@ -53,8 +57,8 @@ def serve(config: AppConfig, grid: Grid, after: Callable[[Finished], None] | Non
     with ExitStack() as stack:
         if folder is not None:
             try:
-                stack.enter_context(alone(folder))
-            except TakenError:
+                stack.enter_context(exclusive_lock(folder))
+            except LockedError:
                 raise FleetError(f"state: another server writes to {folder}; stop it first, or give another") from None
         _serve(config, grid, folder, after)
 
@@ -64,7 +68,7 @@ def _serve(config: AppConfig, grid: Grid, folder: Path | None, after: Callable[[
     for name, count in sorted(ready.left_out.items()):
         _say(f"test: {count} samples of {name!r} are left out, which is none of the fleet's classes")
 
-    def record(finished: Finished) -> Scores:
+    def record(finished: Finished) -> RoundScores:
         line = summary(finished, ready)
         _say(sentence(line, config))
         if folder is not None:
@@ -119,7 +123,7 @@ def prepare(config: AppConfig) -> Ready:
 
 def _test(spec: str, classes: tuple[str, ...], size: int, channels: int) -> tuple[Samples, dict[str, int]]:
     """The server's test samples, their classes matched by name, and what of them is left out."""
-    data = hold_test(spec, image_size=size)
+    data = load_test(spec, image_size=size)
     known, unknown = named(samples(data.train, grey_as_colour=channels == 3), data, classes)
     if not len(known.labels):
         raise FleetError(f"test: {spec} has no samples of the fleet's classes, {', '.join(classes)}")
@@ -138,15 +142,31 @@ def server_of(config: AppConfig, ready: Ready, grid: Grid) -> Server:
         arrays(ready.model.state_dict()),
         tracker,
         FlowerTransport(grid, config.vehicle_ids, restarts=not config.events),  # type: ignore[arg-type]
-        config.rules,
+        config.policy,
         key_of(config, ready),
+        loss_of(config),
         open_store(config.state) if config.state else None,
         log.write,
     )
 
 
+def loss_of(config: AppConfig) -> str:
+    """What vehicles minimise: what the method's training says, or else the configuration."""
+    try:
+        loss = find_training(find_on_fleet(config.method).training).loss or config.loss
+        find_loss(loss)
+    except MptError as error:
+        raise FleetError(str(error)) from None
+    if not isinstance(loss, str):
+        raise FleetError(
+            f"method: {config.method!r} trains with a function, which no vehicle can be told; its training's loss "
+            "should be a text, such as path.py:function"
+        )
+    return loss
+
+
 def key_of(config: AppConfig, ready: Ready) -> dict[str, Any]:
-    """What a checkpoint must agree in, to be gone on from."""
+    """What a checkpoint must agree in, to be resumed from."""
     key = {name: value for name, value in asdict(config).items() if name not in _MAY_CHANGE}
     built = {"in_channels": ready.model.in_channels, "image_size_used": ready.model.image_size}
     return {**key, **built, VERSION: __version__, "class_names": list(ready.classes)}
@@ -186,7 +206,7 @@ def summary(finished: Finished, ready: Ready) -> dict[str, Any]:
         },
     }
     if ready.test is not None:
-        record |= judge(ready.model, finished.model, finished.outcome.readout, ready.test, ready.classes)
+        record |= evaluate_readout(ready.model, finished.model, finished.outcome.readout, ready.test, ready.classes)
     return record
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-from mpt.data import DataError, hold, load
+from mpt.base.files import LockedError, exclusive_lock
+from mpt.data import DataError, load, load_local
 from mpt.data.encoded import SMALLEST_SIDE
-from mpt.files import TakenError, alone
 from mpt.fleet.flower.given import given
 from mpt.fleet.leave import LeaveFile
 from mpt.fleet.node import NodeConfig
@@ -120,7 +120,7 @@ def try_dataset(settings: NodeConfig) -> None:
         return
     spec = settings.dataset
     try:
-        data = (hold if settings.partition_id is None else load)(spec, image_size=SMALLEST_SIDE, say=_say)
+        data = (load_local if settings.partition_id is None else load)(spec, image_size=SMALLEST_SIDE, say=_say)
     except DataError as error:
         raise FleetError(f"node config: {error}") from error
     except OSError as error:
@@ -136,9 +136,9 @@ def keep(node: SuperNode) -> int:
     """
     command = node.command()
     try:
-        with alone(node.key), free_port(node.port):
+        with exclusive_lock(node.key), free_port(node.port):
             return _keep(node, command)
-    except TakenError:
+    except LockedError:
         raise FleetError(f"key: a vehicle runs with {node.key} already, each should have a key of its own") from None
 
 
@@ -165,9 +165,9 @@ def free_port(port: int) -> Iterator[None]:
 def runs(key: Path) -> bool:
     """Whether a vehicle with this key runs on this machine."""
     try:
-        with alone(key):
+        with exclusive_lock(key):
             return False
-    except TakenError:
+    except LockedError:
         return True
 
 

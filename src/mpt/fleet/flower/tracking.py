@@ -19,9 +19,10 @@ from mpt.fleet.exchange import Ask, Failure, Farewells, Node, Reply
 from mpt.fleet.flower.mods import HELD_OUT
 from mpt.fleet.flower.records import arrays_of
 from mpt.fleet.flower.transport import FlowerTransport, Ids
-from mpt.fleet.kept import Models, kept_in
 from mpt.fleet.log import DecisionLog
+from mpt.fleet.reference_models import ReferenceModels, kept_in
 from mpt.fleet.store import TRACKER, Store, refuse_if_ahead
+from mpt.methods import find_training
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import Decision, check_id, titled
 from mpt.tracking.state import TrackerState
@@ -40,7 +41,7 @@ def ask_statistics(
     round: int | None = None,
     ids: Ids = "node",
     farewells: Farewells | None = None,
-    models: Models | None = None,
+    models: ReferenceModels | None = None,
     head: tuple[str, str] | None = None,
 ) -> Outcome:
     """Ask every vehicle for its statistics under the new global model, and close the round in the tracker.
@@ -57,8 +58,10 @@ def ask_statistics(
         head: the names, in `arrays`, of the last layer's weight and bias, for methods that read them.
     """
     if tracker.settings.asks.models and models is None:
-        raise FleetError(f"models: none, should be a Models(), the same in all rounds, for {tracker.settings.method!r}")
-    known, gone = models or Models(), farewells or Farewells()
+        raise FleetError(
+            f"models: none, should be a ReferenceModels(), the same in all rounds, for {tracker.settings.method!r}"
+        )
+    known, gone = models or ReferenceModels(), farewells or Farewells()
     transport = FlowerTransport(grid, ids, restarts=ids == "node")
     online = gone.open(transport.nodes())
     model = arrays_of(arrays)
@@ -169,7 +172,7 @@ class Tracking:
         deadline: seconds that vehicles have to answer.
         ids: by what vehicles are known; see `FlowerTransport`.
         log: takes decisions; default: a sentence each on standard error.
-        store: where the tracker is kept after every round, for `mpt fleet status` and to go on from, with the models
+        store: where the tracker is kept after every round, for `mpt fleet status` and to resume from, with the models
             that the method "mpt-x" needs again; None: nowhere. One that is ahead of the tracker is refused. In shadow
             mode, what `mpt fleet approve` has written there is read before every round's question.
         farewells: who has said goodbye; they are not asked again before their node is started again.
@@ -188,13 +191,13 @@ class Tracking:
     log: Callable[[Collection[Decision]], None] = field(default_factory=lambda: DecisionLog().write)
     store: Store | None = None
     farewells: Farewells = field(default_factory=Farewells)
-    models: Models = field(default_factory=Models)
+    models: ReferenceModels = field(default_factory=ReferenceModels)
     head: tuple[str, str] | None = None
     train_config: ConfigRecord = field(default_factory=ConfigRecord)
     outcome: Outcome | None = None
 
     def __post_init__(self) -> None:
-        if self.tracker.settings.training == "fedlc":
+        if find_training(self.tracker.settings.training).loss is not None:
             method = self.tracker.settings.method
             raise FleetError(f"method: {method!r} is a loss that vehicles train with, and training is your app's")
         if self.store is not None:
@@ -207,7 +210,7 @@ class Tracking:
     def __call__(self, server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
         """After a round: track, evaluate, and give both numbers. Round 0, before all training, is only evaluated.
 
-        The tracker counts rounds itself, so that one of an earlier run goes on.
+        The tracker counts rounds itself, so that one of an earlier run is resumed.
         """
         if server_round > 0:
             self.log(take_approvals(self.store, self.tracker))

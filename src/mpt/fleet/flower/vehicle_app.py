@@ -8,12 +8,12 @@ from typing import Any, Literal
 from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
-from mpt.data import Dataset, Holding, hold, hold_kept
+from mpt.data import Dataset, LocalData, load_local, load_local_cached
 from mpt.fleet.exchange import Ask
 from mpt.fleet.flower.config import AppConfig, dashed, known
 from mpt.fleet.flower.records import FEATURES, absence, array_record, arrays_of, read_ask, reply_content
-from mpt.fleet.holdings import loaded, named, samples, shared
 from mpt.fleet.leave import LeaveFile
+from mpt.fleet.local_data import loaded, named, samples, shared
 from mpt.fleet.node import NodeConfig
 from mpt.fleet.vehicle import Vehicle
 from mpt.learning import build, numpy_generator
@@ -64,7 +64,7 @@ def _memory(context: Context) -> dict[str, Any]:
 @cache
 def vehicle_of(config: AppConfig, node: NodeConfig) -> Vehicle:
     """The vehicle, from the run's configuration and its own."""
-    data: Dataset | Holding
+    data: Dataset | LocalData
     if node.partition_id is not None and node.num_partitions is not None:
         data = loaded(node.dataset or config.dataset, image_size=config.image_size, per_class=config.per_class)
         held = shared(
@@ -78,10 +78,10 @@ def vehicle_of(config: AppConfig, node: NodeConfig) -> Vehicle:
     model = build(config.backbone, num_classes=len(classes), in_channels=channels, image_size=size, seed=config.seed)
     ours, unknown = named(held, data, classes)
     told = node.min_samples
-    return Vehicle(node.vehicle, model, ours, config.training, config.seed, told, config.method, unknown)
+    return Vehicle(node.vehicle, model, ours, config.training, config.seed, told, config.method, config.loss, unknown)
 
 
-def _own(config: AppConfig, node: NodeConfig) -> Holding:
+def _own(config: AppConfig, node: NodeConfig) -> LocalData:
     """A vehicle's own samples; decoded once where there is a file to keep them in."""
     if node.partition_id is not None or node.num_partitions is not None:
         lacking = "num-partitions" if node.num_partitions is None else "partition-id"
@@ -92,8 +92,8 @@ def _own(config: AppConfig, node: NodeConfig) -> Holding:
         raise FleetError("config: classes is empty, should name the fleet's where vehicles have datasets of their own")
     size, most = config.image_size or None, config.per_class or None
     if node.images_file is None:
-        return hold(node.dataset, image_size=size, per_class=most)
-    return hold_kept(node.dataset, path=node.images_file, image_size=size, per_class=most)
+        return load_local(node.dataset, image_size=size, per_class=most)
+    return load_local_cached(node.dataset, path=node.images_file, image_size=size, per_class=most)
 
 
 def role(config: AppConfig, vehicle: Vehicle, ask: Ask) -> Literal["present", "absent", "leaving"]:

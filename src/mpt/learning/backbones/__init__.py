@@ -1,41 +1,40 @@
 """Backbones by name, in plain torch, and the classifier they become."""
 
 import operator
-from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from mpt.base.extensions import Builtin, Extensions
 from mpt.learning.backbones.classifier import Classifier
 from mpt.learning.backbones.cnn3 import CNN3
-from mpt.learning.backbones.external import from_function, from_timm, from_torchvision, measure_dim
+from mpt.learning.backbones.external import checked, from_timm, from_torchvision, measure_dim
 from mpt.learning.backbones.mobilenetv3 import MobileNetV3
 from mpt.learning.backbones.resnet18 import ResNet18
 from mpt.learning.backbones.vit_tiny import ViTTiny
-from mpt.learning.errors import LearningError
 from mpt.learning.randomness import derive_seed, isolated
+from mpt.learning.settings import LearningError
 
-__all__ = ["BACKBONES", "MAX_SIZE", "MIN_SIZE", "Backbone", "Classifier", "build"]
+__all__ = ["BACKBONES", "MAX_SIZE", "MIN_SIZE", "Classifier", "build"]
 
 MIN_SIZE, MAX_SIZE = 28, 224
 
 
-class Backbone(NamedTuple):
-    """How to make one, from (in_channels, image_size), and what it is in one line."""
-
-    builder: Callable[[int, int], nn.Module]
-    description: str
-
-
-BACKBONES: dict[str, Backbone] = {
-    "cnn3": Backbone(CNN3, "three 3x3 convolutions of 32, 64, 128 channels, 0.1M parameters, d = 128"),
-    "resnet18": Backbone(ResNet18, "ResNet-18, small-image stem up to 64 pixels, 11.2M parameters, d = 512"),
-    "mobilenetv3": Backbone(
-        MobileNetV3, "MobileNetV3-Large, fewer strides up to 128 pixels, 4.2M parameters, d = 1280"
-    ),
-    "vit-tiny": Backbone(ViTTiny, "ViT-Tiny, patches of 4, 8 or 16 pixels, class token, 5.4M parameters, d = 192"),
-}
+BACKBONES: Extensions[nn.Module] = Extensions(
+    "backbone",
+    {
+        "cnn3": Builtin(CNN3, "three 3x3 convolutions of 32, 64, 128 channels, 0.1M parameters, d = 128"),
+        "resnet18": Builtin(ResNet18, "ResNet-18, small-image stem up to 64 pixels, 11.2M parameters, d = 512"),
+        "mobilenetv3": Builtin(
+            MobileNetV3, "MobileNetV3-Large, fewer strides up to 128 pixels, 4.2M parameters, d = 1280"
+        ),
+        "vit-tiny": Builtin(ViTTiny, "ViT-Tiny, patches of 4, 8 or 16 pixels, class token, 5.4M parameters, d = 192"),
+    },
+    LearningError,
+    own="path.py:function",
+    words=("timm", "torchvision"),
+)
+"""Each is made of (in_channels, image_size): an `nn.Module` from images (N, C, H, W) to features (N, dim)."""
 
 
 def build(spec: str, *, num_classes: int, in_channels: int, image_size: int, seed: int) -> Classifier:
@@ -43,8 +42,9 @@ def build(spec: str, *, num_classes: int, in_channels: int, image_size: int, see
 
     Args:
         spec: a name in `BACKBONES` (28 to 224 pixels, 1 or 3 channels); "timm:NAME" or "torchvision:NAME" where that
-            package is installed, never pretrained; or "pkg.module:function", the user's own
-            function(in_channels, image_size) -> nn.Module with an attribute `dim`, from images to (N, dim) features.
+            package is installed, never pretrained; or "path.py:function(width=32)", the user's own
+            function(in_channels, image_size, ...) -> nn.Module with an attribute `dim`, from images to (N, dim)
+            features.
         num_classes: C, the length of the logits.
         in_channels: 1 for grey images, 3 for colour.
         image_size: height and width in pixels.
@@ -66,25 +66,20 @@ def build(spec: str, *, num_classes: int, in_channels: int, image_size: int, see
 
 
 def _make(spec: str, in_channels: int, image_size: int) -> nn.Module:
-    if spec in BACKBONES:
+    if BACKBONES.parse(spec).head in BACKBONES:
         if not MIN_SIZE <= image_size <= MAX_SIZE:
             raise LearningError(
                 f"image_size: {image_size}, should be from {MIN_SIZE} to {MAX_SIZE} pixels for the backbone {spec}"
             )
         if in_channels not in (1, 3):
             raise LearningError(f"in_channels: {in_channels}, should be 1 or 3 for the backbone {spec}")
-        return BACKBONES[spec].builder(in_channels, image_size)
-    source, colon, name = spec.partition(":")
-    if not colon:
-        raise LearningError(
-            f"backbone: {spec!r}, should be one of {', '.join(BACKBONES)}, or timm:NAME, torchvision:NAME or "
-            "pkg.module:function"
-        )
+        return BACKBONES.find(spec, in_channels, image_size)
+    source, _, name = spec.partition(":")
     if source == "timm":
         return from_timm(name, in_channels, image_size)
     if source == "torchvision":
         return from_torchvision(name, in_channels, image_size)
-    return from_function(spec, in_channels, image_size)
+    return checked(spec, BACKBONES.find(spec, in_channels, image_size))
 
 
 def _at_least_one(value: object, name: str) -> int:

@@ -1,4 +1,4 @@
-"""Backbones from elsewhere: models of timm and torchvision by name, and the user's own functions."""
+"""Backbones from elsewhere: models of timm and torchvision by name, and what the user's own functions give."""
 
 import importlib
 from collections.abc import Callable
@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mpt.files import current_folder_importable
-from mpt.learning.errors import LearningError
+from mpt.learning.settings import LearningError
 
 
 def from_timm(name: str, in_channels: int, image_size: int) -> nn.Module:
@@ -42,32 +41,8 @@ def from_torchvision(name: str, in_channels: int, image_size: int) -> nn.Module:
     return _GreyAsColour(model) if in_channels == 1 else model
 
 
-def from_function(spec: str, in_channels: int, image_size: int) -> nn.Module:
-    """What the user's `function(in_channels, image_size)` returns, for a `spec` of "pkg.module:function".
-
-    Modules are looked for in the current folder too; "pkg/module.py:function" is one of these.
-    """
-    module_name, _, function_name = spec.partition(":")
-    if module_name.endswith(".py"):
-        module_name = ".".join(part for part in module_name.removesuffix(".py").split("/") if part != ".")
-    if not module_name or not function_name:
-        raise LearningError(f"backbone: {spec!r}, should be pkg.module:function")
-    try:
-        with current_folder_importable():
-            module = importlib.import_module(module_name)
-    except Exception as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())
-        raise LearningError(f"backbone: {module_name!r} of {spec!r} cannot be imported ({told})") from error
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        raise LearningError(f"backbone: {module_name} has no function {function_name!r}")
-    try:
-        backbone = function(in_channels, image_size)
-    except LearningError:
-        raise
-    except Exception as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())
-        raise LearningError(f"backbone: {spec}({in_channels}, {image_size}) failed ({told})") from error
+def checked(spec: str, backbone: object) -> nn.Module:
+    """What a user's function has returned, if it is a module that says how long its features are."""
     if not isinstance(backbone, nn.Module):
         raise LearningError(f"backbone: {spec} returned a {type(backbone).__name__}, should be a torch.nn.Module")
     if not isinstance(getattr(backbone, "dim", None), int):

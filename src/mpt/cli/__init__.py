@@ -1,0 +1,19 @@
+"""The entry of the command line, which says what to install where the extra `sim` is missing."""
+
+import sys
+
+NEEDED = {"click", "rich", "torch", "typer"}
+
+
+def app() -> None:
+    """`mpt`, as `mpt.cli.main` has it."""
+    try:
+        from mpt.cli.main import app as commands
+
+        commands()
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in NEEDED:
+            raise
+        print(f"mpt: {missing} is not installed, pip install 'mpt-fl[sim]' brings it", file=sys.stderr)
+        sys.exit(2)

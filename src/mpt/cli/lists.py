@@ -1,0 +1,56 @@
+"""`mpt methods`, `mpt trainings`, ...: what there is at every extension point, one command each."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import typer
+from rich.table import Column, Table
+
+from mpt.cli.render import show
+
+POINTS = {
+    "methods": ("mpt.methods", "METHODS", "how a departed class is kept alive"),
+    "trainings": ("mpt.methods", "TRAININGS", "the trainings that methods read"),
+    "losses": ("mpt.learning.losses", "LOSSES", "what vehicles minimise"),
+    "partitions": ("mpt.federation.partition", "PARTITIONS", "who holds what"),
+    "readouts": ("mpt.federation.readouts", "READOUTS", "what recognises classes by prototypes"),
+    "datasets": ("mpt.data", "DATASETS", "what is learned from"),
+    "backbones": ("mpt.learning.backbones", "BACKBONES", "from images to features"),
+}
+"""Where each extension point is, and what is listed."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add a command for each extension point."""
+    for name, (_, _, about) in POINTS.items():
+        app.command(name, help=f"List the {name}: {about}.")(_command(name))
+
+
+def _command(name: str) -> Callable[[], None]:
+    def command() -> None:
+        show(_table(name))
+
+    return command
+
+
+def _table(name: str) -> Table:
+    module, point, _ = POINTS[name]
+    found: Any = getattr(import_module(module), point)
+    table = Table(Column(found.word, overflow="fold"), box=None)
+    if name == "methods":
+        table.add_column("training")
+    table.add_column("what it is" if name != "methods" else "what it does")
+    for spec, about in _lines(name, found):
+        training = [found.find(spec).training if spec in found else ""] if name == "methods" else []
+        table.add_row(spec, *training, about)
+    return table
+
+
+def _lines(name: str, found: Any) -> list[tuple[str, str]]:
+    if name != "datasets":
+        listed: list[tuple[str, str]] = found.listed()
+        return listed
+    from mpt.data import usages
+
+    return list(usages().items())

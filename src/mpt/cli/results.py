@@ -1,0 +1,99 @@
+"""What is made of a run's folder later: `mpt report`, `mpt replay` and `mpt compare`."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+
+from mpt.base.extensions import split
+from mpt.cli.render import note, say, show
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to `mpt`."""
+    app.command()(report)
+    app.command()(replay)
+    app.command()(compare)
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="folder that mpt run --out has written")],
+    show_it: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False,
+) -> None:
+    """Make RUN/report.html, one page that needs no network."""
+    from mpt.report import write_report
+
+    page = write_report(folder)
+    say(f"written: {page}")
+    if show_it:
+        typer.launch(page.resolve().as_uri())
+
+
+def replay(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="folder of a finished run, best made with --record")],
+    methods: Annotated[
+        str, typer.Option(help="names as in `mpt methods`, or path.py:Class, with commas between; default: the run's")
+    ] = "",
+    readout: Annotated[
+        str, typer.Option(help="names as in `mpt readouts`, or path.py:Class, with commas between; default: the run's")
+    ] = "",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an earlier row of the same name")] = False,
+    device: Annotated[str, typer.Option(help="where models are loaded, without a record: auto, cpu, cuda")] = "auto",
+) -> None:
+    """Score methods and readouts on a finished run, without training, and put them into its report.
+
+    From a record (mpt run --record) all evaluated rounds; else, from the models that the run has kept, the round of the
+    departure and the last.
+    """
+    from mpt.cli.render.summary import print_summary
+    from mpt.report import write_report
+    from mpt.runs.replay import replay as replayed
+
+    start = time.perf_counter()
+    found = replayed(folder, split(methods), readouts=split(readout), overwrite=overwrite, device=device)
+    page = write_report(folder) if found.new else folder / "report.html"
+    print_summary(found.figures, found.config.dataset)
+    say()
+    for series, again in found.again.items():
+        name = series.method if series.readout in ("own", *found.config.readout[:1]) else " ".join(series)
+        if again.differ:
+            note(
+                f"{name}: {again.differ} of the run's {again.rows} rows differ, in F1 by up to {again.largest:.6f}; "
+                "the run's own are shown"
+            )
+        else:
+            note(f"{name}: the run's own numbers again, in all {again.rows} rows")
+    if found.new:
+        names = ", ".join(dict.fromkeys(series.method for series in found.new))
+        rounds = "" if found.config.record else f", in rounds {' and '.join(map(str, found.rounds))}"
+        note(f"{names}: replayed in {time.perf_counter() - start:.1f} s{rounds}, in {folder / 'replay'}")
+    say(str(page))
+
+
+def compare(
+    a: Annotated[Path, typer.Argument(metavar="A", help="a run's folder, or one with several runs in it")],
+    b: Annotated[Path | None, typer.Argument(metavar="[B]", help="another one; default: A, with --against")] = None,
+    method: Annotated[str, typer.Option(help="methods of A, with commas between; default: all")] = "",
+    against: Annotated[str | None, typer.Option(help="the method of B to compare with; default: the same")] = None,
+    of_class: Annotated[str | None, typer.Option("--class", help="whose F1; default: the class that departs")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="as CSV")] = False,
+) -> None:
+    """Paired differences over seeds, A less B, with 95% intervals, run by run."""
+    from mpt.cli.render import comparison
+    from mpt.runs.compare import compare as compared
+
+    found = compared(a, b, methods=split(method), against=against, of_class=of_class)
+    if as_json:
+        click.echo(comparison.as_json(found))
+        return
+    if as_csv:
+        click.echo(comparison.as_csv(found), nl=False)
+    else:
+        show(comparison.comparison_table(found))
+    for name, (here, there) in found.differ.items():
+        note(f"{name} is {', '.join(map(str, here))} in A and {', '.join(map(str, there))} in B")
+    for sentence in found.unpaired:
+        note(f"not paired: {sentence}")

@@ -1,0 +1,81 @@
+"""`mpt run`: its options are the fields of `RunConfig`."""
+
+import inspect
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mpt.base.settings import default_of, kinds_of, rules_of
+from mpt.base.text import quantity
+from mpt.cli.progress import Reporter
+from mpt.cli.render import console, note, say
+from mpt.runs.config import ConfigError, RunConfig, make_config, read_toml
+
+FILES = ("config.toml", "manifest.json", "samples.png", "metrics.csv", "diagnostics.csv", "confusion.csv")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add it to `mpt`."""
+    app.command("run")(run)
+
+
+def run(config: Path | None, out: Path | None, overwrite: bool, track: str | None, **options: Any) -> None:
+    """Simulate a federation that a vehicle leaves, and read out every method."""
+    settings = {**(read_toml(config) if config else {}), **{k: v for k, v in options.items() if v is not None}}
+    chosen = make_config(settings)
+    if overwrite and out is None:
+        raise ConfigError("overwrite: there is no folder to overwrite, should come with --out DIR")
+    from mpt.cli.render.summary import print_summary
+    from mpt.report.simulate import simulate
+    from mpt.runs.logbook import track as logger_of
+
+    logger = None if track is None else logger_of(track, chosen, out)
+    with Reporter(chosen, console, logger) as reporter:
+        result = simulate(chosen, out=out, overwrite=overwrite, progress=reporter, say=note)
+    if not result.computed:
+        note(f"{out} holds the finished run of these settings: nothing was computed")
+    print_summary(result.figures, chosen.dataset)
+    if out is not None:
+        say(f"\nin {out}: {', '.join((*FILES, *_larger(out)))}")
+        say(str(out / "report.html"))
+
+
+def _larger(out: Path) -> list[str]:
+    """The folders that take room, with how much."""
+    from mpt.runs.models import ModelFolder
+    from mpt.runs.record import Record
+
+    sizes = {"models": ModelFolder.of(out).size, "record": Record.of(out).size}
+    return [f"{name} ({quantity(size)})" for name, size in sizes.items() if size]
+
+
+def _signature() -> inspect.Signature:
+    path = Annotated[Path | None, typer.Option("--config", help="TOML file with the same settings")]
+    out = Annotated[Path | None, typer.Option("--out", help="folder for the results; a killed run resumes from there")]
+    overwrite = Annotated[bool, typer.Option("--overwrite", help="begin anew, whatever run is in that folder")]
+    track = Annotated[str | None, typer.Option("--track", help="log every round to tensorboard or mlflow as well")]
+    given: list[tuple[str, Any, Any]] = [
+        ("config", None, path),
+        ("out", None, out),
+        ("overwrite", False, overwrite),
+        ("track", None, track),
+    ]
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, default, annotation in given
+    ]
+    for name, rule in rules_of(RunConfig).items():
+        kind, default = kinds_of(RunConfig)[name][0], default_of(RunConfig, name)
+        shown = ", ".join(default) if isinstance(default, tuple) else default
+        said = f"{rule.about} (default: {shown})" if default not in (None, "", False, True) else rule.about
+        flag = f"--{name.replace('_', '-')}"
+        names = f"{flag}/--no-{name.replace('_', '-')}" if default is True else flag
+        option = typer.Option(names, help=said, show_default=False)
+        shape: Any = kind if kind in (int, float, bool) else str
+        annotation = Annotated[shape | None, option]
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
+    return inspect.Signature(parameters)
+
+
+run.__signature__ = _signature()  # type: ignore[attr-defined]

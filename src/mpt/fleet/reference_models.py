@@ -1,0 +1,92 @@
+"""The global models that a method needs again, as "mpt-x" does: which are kept, and who is sent them. No torch."""
+
+import io
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mpt.fleet.exchange import Arrays, Ask, fingerprint
+from mpt.tracking.tracker import More, Tracker
+
+_KEPT = "model of round "
+
+
+@dataclass
+class ReferenceModels:
+    """What a server keeps of global models from round to round.
+
+    Attributes:
+        kept: the models that the tracker needs, by round: reference models, and the last, which may become one.
+        nodes: where each vehicle was reached last.
+        resumed: whether vehicles may have lost what they kept: then everybody is sent the models once more.
+    """
+
+    kept: dict[int, Arrays] = field(default_factory=dict)
+    nodes: dict[str, str] = field(default_factory=dict)
+    resumed: bool = False
+
+    def question(
+        self,
+        tracker: Tracker,
+        model: Arrays,
+        nodes: Collection[str],
+        round: int | None = None,
+        more: More | None = None,
+    ) -> Ask:
+        """What to report on a new global model; whoever lacks reference models gets them with it.
+
+        Args:
+            tracker: as it is before the round is closed.
+            model: the new global model.
+            nodes: those that are asked.
+            round: its number; default: the one after the tracker's last.
+            more: a question that follows another in the same round.
+        """
+        question = tracker.question(round) if more is None else more
+        references = {r: fingerprint(self.kept[r]) for r in tracker.models_needed if r in self.kept}
+        lacking = {r for rounds in tracker.lacking.values() for r in rounds}
+        models = {r: self.kept[r] for r in sorted(lacking) if r in self.kept}
+        wanting = {self.nodes[v] for v in tracker.lacking if v in self.nodes}
+        if self.resumed and more is None:
+            models, wanting = self.kept, set(nodes)
+        return Ask(
+            "report",
+            question.round,
+            model,
+            request=question.to_bytes(),
+            largest_answer=tracker.largest_answer if more is None else more.largest_answer,
+            keep=tracker.settings.asks.cross or tracker.settings.speaks is not None,
+            may_follow=tracker.settings.speaks is not None,
+            references=references,
+            models=models,
+            wanting=frozenset(wanting & set(nodes)),
+        )
+
+    def keep(self, tracker: Tracker, model: Arrays) -> None:
+        """After a round was closed: keep its model, or let others go, as the tracker needs them."""
+        known = {**self.kept, tracker.round: model}
+        self.kept, self.resumed = {r: known[r] for r in tracker.models_needed if r in known}, False
+
+    def payload(self, but: int | None = None) -> dict[str, bytes]:
+        """The models as parts of a checkpoint, but for that of a round which is in it already."""
+        return {f"{_KEPT}{r}": packed(model) for r, model in self.kept.items() if r != but}
+
+
+def kept_in(payload: Mapping[str, bytes]) -> dict[int, Arrays]:
+    """The models that `ReferenceModels.payload` has put into a checkpoint, by round."""
+    return {int(name.removeprefix(_KEPT)): unpacked(part) for name, part in payload.items() if name.startswith(_KEPT)}
+
+
+def packed(model: Arrays) -> bytes:
+    """Arrays as the bytes of an .npz file."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **dict(model))  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def unpacked(data: bytes) -> dict[str, Any]:
+    """What `packed` was given."""
+    with np.load(io.BytesIO(data), allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}

@@ -1,0 +1,1 @@
+"""HTML, SVG and style that all pages share."""

@@ -1,0 +1,72 @@
+"""One run, as options, as a TOML file and as a Python object: the fields of one dataclass."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mpt.base.errors import ConfigError, MptError
+from mpt.base.settings import check, rules_of, setting, to_toml, unknown
+from mpt.federation.plan import FederationSettings
+from mpt.scenario import PlanError
+
+__all__ = ["ConfigError", "DataSettings", "RunConfig", "make_config", "read_toml"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings:
+    """What is learned from, and what departs."""
+
+    dataset: str = setting(
+        "road",
+        "road, digits, parquet:PREFIX, folder:PATH, nuimages:ROOT, ..., as in `mpt datasets`, or path.py:function",
+    )
+    rare: str = setting("truck", "the class that departs, by name or index")
+    image_size: int | None = setting(None, "pixels a side; default: as in the dataset", least=28, most=224)
+    per_class: int = setting(1000, "training samples of a class, at most", least=10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(FederationSettings, DataSettings):
+    """What `mpt run` does. Every field is an option of the command, a key of the TOML file, an argument in Python."""
+
+    seeds: int = setting(1, "how many seeds, 0 to N - 1", least=1)
+    device: str = setting("auto", "auto, cpu, cuda, cuda:1, ...")
+    record: bool = setting(False, "keep the evaluated rounds' features in DIR/record, for mpt replay")
+    models: bool = setting(True, "keep the models of the departure and of the last round in DIR/models")
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rare, int) and not isinstance(self.rare, bool):
+            object.__setattr__(self, "rare", str(self.rare))
+        check(self)
+        try:
+            super().__post_init__()
+        except PlanError as error:
+            raise ConfigError(str(error)) from None
+
+    def to_toml(self) -> str:
+        """The resolved settings, for `read_toml`; what is not set is left out."""
+        return to_toml(self)
+
+
+def make_config(settings: dict[str, Any]) -> RunConfig:
+    """A `RunConfig`, or `ConfigError` with one sentence about the first thing that is wrong."""
+    for name in settings:
+        if name not in rules_of(RunConfig):
+            raise ConfigError(unknown(RunConfig, name))
+    try:
+        return RunConfig(**settings)
+    except MptError as error:
+        raise ConfigError(str(error)) from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The settings in a file; `ConfigError` where it is missing or no TOML."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"config: there is no file {path}") from None
+    except OSError as error:
+        raise ConfigError(f"config: {path} cannot be read ({error.strerror})") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"config: {path} cannot be read ({error})") from None

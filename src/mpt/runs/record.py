@@ -1,0 +1,199 @@
+"""`mpt run --record`: what methods look at in the evaluated rounds, kept for `mpt replay`.
+
+A file a seed and evaluated round, `record/0000-000015.npz`, has for each model the features of the vehicles' samples
+and of the test samples; `record/0000-samples.npz` has their labels. Features are float32, as the engine has computed
+them. This is more than a vehicle ever sends: a record is for simulations.
+"""
+
+import io
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpt.base.files import write_atomically
+from mpt.core.validation import Floats, Ints
+from mpt.federation.features import Embedding
+from mpt.federation.plan import Plan
+from mpt.federation.presence import Presence
+from mpt.federation.stored import Stored
+from mpt.federation.view import ServerView
+from mpt.learning import Loss
+from mpt.runs.errors import RecordError
+
+FOLDER = "record"
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedLabels:
+    """Who holds what in one seed.
+
+    Attributes:
+        labels: (n,) of each vehicle's samples, by id.
+        test_labels: (N,).
+        owner: the vehicle that departs.
+    """
+
+    labels: Mapping[int, Ints]
+    test_labels: Ints
+    owner: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """The record in a run's folder."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, run: Path) -> "Record":
+        """That of a run."""
+        return cls(run / FOLDER)
+
+    @property
+    def size(self) -> int:
+        """Bytes on the disk."""
+        return sum(file.stat().st_size for file in self._files())
+
+    def remove(self) -> None:
+        """Remove its files, and the folder where nothing else is in it."""
+        for file in (*self._files(), *self.path.glob(".*.npz.*partial")):
+            file.unlink(missing_ok=True)
+        if self.path.is_dir() and not any(self.path.iterdir()):
+            self.path.rmdir()
+
+    def write_samples(self, seed: int, samples: RecordedLabels) -> None:
+        """Before the first round of a seed."""
+        ids = sorted(samples.labels)
+        self._write(
+            f"{seed:04d}-samples",
+            version=np.array(VERSION),
+            owner=np.array(samples.owner),
+            vehicles=np.array(ids, dtype=np.int64),
+            sizes=np.array([len(samples.labels[v]) for v in ids], dtype=np.int64),
+            labels=np.concatenate([samples.labels[v] for v in ids]),
+            test_labels=np.asarray(samples.test_labels),
+        )
+
+    def write_round(
+        self, seed: int, number: int, models: Mapping[str, Embedding], who: Mapping[str, Sequence[int]]
+    ) -> None:
+        """One evaluated round: of each training's model the features of the vehicles in `who`."""
+        different = list(dict.fromkeys(models.values()))
+        arrays: dict[str, Any] = {
+            "trainings": np.array(list(models)),
+            "models": np.array([different.index(model) for model in models.values()]),
+        }
+        for i, model in enumerate(different):
+            ids = sorted({v for training, mine in models.items() if mine is model for v in who[training]})
+            arrays |= {
+                f"vehicles{i}": np.array(ids, dtype=np.int64),
+                f"features{i}": _exactly(np.concatenate([model.vehicle(v) for v in ids])),
+                f"test{i}": _exactly(model.test),
+                f"test_mean{i}": model.test_mean,
+                f"rare_mean{i}": model.rare_mean,
+                f"weight{i}": _exactly(model.head[0]),
+                f"bias{i}": _exactly(model.head[1]),
+            }
+        self._write(f"{seed:04d}-{number:06d}", **arrays)
+
+    def samples(self, seed: int) -> RecordedLabels:
+        """What `write_samples` was given."""
+        found = self._read(f"{seed:04d}-samples")
+        if int(found["version"]) != VERSION:
+            raise RecordError(
+                f"record: {self.path} has version {found['version']}, should be {VERSION}; record it again"
+            )
+        parts = np.split(found["labels"], np.cumsum(found["sizes"])[:-1])
+        return RecordedLabels(
+            dict(zip(found["vehicles"].tolist(), parts, strict=True)), found["test_labels"], int(found["owner"])
+        )
+
+    def round(self, seed: int, number: int, samples: RecordedLabels) -> dict[str, Stored]:
+        """The features of one evaluated round by training; those of one model are one object."""
+        found = self._read(f"{seed:04d}-{number:06d}")
+        models = []
+        for i in range(1 + int(found["models"].max())):
+            ids = found[f"vehicles{i}"].tolist()
+            ends = np.cumsum([len(samples.labels[v]) for v in ids])
+            features = np.split(_double(found[f"features{i}"]), ends[:-1])
+            models.append(
+                Stored(
+                    {v: samples.labels[v] for v in ids},
+                    dict(zip(ids, features, strict=True)),
+                    samples.test_labels,
+                    _double(found[f"test{i}"]),
+                    found[f"test_mean{i}"],
+                    found[f"rare_mean{i}"],
+                    (_double(found[f"weight{i}"]), _double(found[f"bias{i}"])),
+                )
+            )
+        return {t: models[m] for t, m in zip(found["trainings"].tolist(), found["models"].tolist(), strict=True)}
+
+    def _files(self) -> Iterator[Path]:
+        return self.path.glob("[0-9]*-*.npz")
+
+    def _write(self, name: str, **arrays: Any) -> None:
+        content = io.BytesIO()
+        np.savez(content, **arrays)
+        self.path.mkdir(exist_ok=True)
+        write_atomically(self.path / f"{name}.npz", content.getvalue())
+
+    def _read(self, name: str) -> dict[str, Any]:
+        path = self.path / f"{name}.npz"
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                return dict(arrays)
+        except FileNotFoundError:
+            raise RecordError(f"record: there is no {path}, should be there after mpt run --record") from None
+        except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+            raise RecordError(f"record: {path} cannot be read ({error}); record the run again") from None
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """Writes one seed's rounds as a federation comes to them.
+
+    At the departure all vehicles are recorded, also those that are not there yet: it is under that model that methods
+    may look at their samples later.
+    """
+
+    record: Record
+    presence: Presence
+
+    def __call__(self, number: int, seen: Mapping[str, ServerView]) -> None:
+        """In an evaluated round."""
+        plan = self.presence.plan
+        departs = number == plan.depart_at
+        who = {t: self.presence.vehicles if departs else mine.here for t, mine in seen.items()}
+        self.record.write_round(plan.seed, number, {t: mine.features for t, mine in seen.items()}, who)
+
+
+def expected_bytes(plan: Plan, losses: Sequence[Loss], samples: int, dim: int) -> int:
+    """About how large the record of one seed with so many training and test samples will be, rather more than less.
+
+    Args:
+        plan: of the seed.
+        losses: of its trainings; before the departure those with the same one do not differ.
+        samples: of training and test.
+        dim: of a feature.
+    """
+    before = len(set(losses))
+    rounds = [number for number in range(1, plan.rounds + 1) if plan.evaluates(number)]
+    models = sum(before if number <= plan.depart_at else len(losses) for number in rounds)
+    return models * samples * dim * 4
+
+
+def _exactly(array: Floats) -> Any:
+    """In float32 where that is exact, as it is for features that were computed in it."""
+    small = array.astype(np.float32)
+    return small if np.array_equal(small, array, equal_nan=True) else array
+
+
+def _double(array: Any) -> Floats:
+    made: Floats = array.astype(np.float64)
+    return made

@@ -1,0 +1,260 @@
+"""`simulate`: a whole run from its settings, with the tables it gives; killed and started again, it resumes."""
+
+import logging
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mpt.base.text import quantity
+from mpt.data import Dataset, load
+from mpt.federation.engine import Federation, rounds
+from mpt.federation.measurement import Measurement
+from mpt.federation.plan import Plan
+from mpt.federation.state import FederationState
+from mpt.runs import models, record
+from mpt.runs.checkpoint import RunCheckpoint
+from mpt.runs.config import ConfigError, RunConfig
+from mpt.runs.folder import Folder
+from mpt.runs.interrupts import Stopped, interruptible
+from mpt.runs.manifest import manifest_of
+from mpt.runs.models import ModelFolder
+from mpt.runs.record import Record, RecordedLabels, Recorder
+from mpt.runs.summary import Figures, records
+from mpt.runs.tables import Tables, tables_of
+
+_LOG = logging.getLogger("mpt")
+
+Progress = Callable[[int, int, Sequence[Measurement]], None]
+"""Called after every round with the seed, the round's number and its rows."""
+
+Say = Callable[[str], None]
+"""Takes a sentence for the user."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The tables of all seeds as data frames, and where they come from.
+
+    Attributes:
+        config: the settings.
+        manifest: versions, device and dataset, as in `manifest.json`.
+        tables: what was measured, as records.
+        computed: False where a finished run was found in the folder.
+        folder: where its files are; None where nothing was written.
+    """
+
+    config: RunConfig
+    manifest: dict[str, Any]
+    tables: Tables
+    computed: bool = True
+    folder: Path | None = None
+
+    @property
+    def metrics(self) -> Any:
+        """One row a seed, evaluated round, method, readout and class."""
+        return self.tables.frame("metrics")
+
+    @property
+    def diagnostics(self) -> Any:
+        """What methods noted (MPT: alpha, growth, lengths); rows without a method have the feature space's drift."""
+        return self.tables.frame("diagnostics")
+
+    @property
+    def confusion(self) -> Any:
+        """Test samples by label and prediction, in the round of the departure and the last."""
+        return self.tables.frame("confusion")
+
+    @property
+    def figures(self) -> Figures:
+        """Of the class that departs: what every summary is taken from."""
+        departing = self.manifest["classes"][self.manifest["rare"]]
+        return Figures.of(self.tables.metrics, departing, self.config.depart_at)
+
+    @property
+    def summary(self) -> Any:
+        """One row a method and readout: F1 at the departure, at the last round and on average after the departure."""
+        import pandas as pd
+
+        return pd.DataFrame.from_records(records(self.figures.summaries))
+
+
+def simulate(
+    config: RunConfig,
+    *,
+    out: Path | str | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    say: Say = _LOG.warning,
+) -> RunResult:
+    """Run all seeds of `config` on one device.
+
+    Args:
+        config: the settings.
+        out: a folder for the results. What an unfinished run of the same settings has left there is resumed; a finished
+            one is read and not run again, but for seeds that are new.
+        overwrite: whatever run is in the folder, begin anew.
+        progress: called after every round.
+        say: takes a sentence on what was left out of the dataset, and on what was found in the folder.
+
+    Raises:
+        Stopped: on Ctrl-C, after what has been done is on the disk.
+    """
+    run = _Run.of(config, say)
+    if out is None:
+        if config.record:
+            raise ConfigError("record: there is no folder to record into, should come with --out DIR")
+        return RunResult(config, run.manifest, run.go(RunCheckpoint("", 0, None, Tables()), None, progress))
+    folder = Folder(_made(Path(out)), config, run.manifest, run.device, say)
+    with folder.locked():
+        return _resume(run, folder, overwrite, progress)
+
+
+def _resume(run: "_Run", folder: Folder, overwrite: bool, progress: Progress | None) -> RunResult:
+    """What the folder lacks of the run is computed."""
+    if overwrite:
+        folder.clear()
+    tables = folder.found()
+    computed = tables is None or len(tables.seeds) < run.config.seeds
+    if tables is None or computed:
+        run.check_room(folder.path)
+        begun = folder.begin(run.dataset, tables or Tables())
+        if begun.seed or begun.round:
+            where = f"after round {begun.round} of seed {begun.seed}" if begun.round else f"with seed {begun.seed}"
+            folder.say(f"{folder.path} holds part of this run, it resumes {where}")
+        tables = run.go(begun, folder, progress)
+        folder.finish(tables)
+    return RunResult(run.config, {**run.manifest, "finished": True}, tables, computed, folder.path)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What a run needs before its first round.
+
+    Attributes:
+        federations: by seed; `go` takes each out, so that what it holds on the device goes with its last round.
+    """
+
+    config: RunConfig
+    dataset: Dataset
+    device: str
+    federations: dict[int, Federation]
+    manifest: dict[str, Any]
+
+    @classmethod
+    def of(cls, config: RunConfig, say: Say) -> "_Run":
+        """Everything that can be wrong with the settings is said here."""
+        device = choose_device(config.device)
+        dataset, federations = federations_of(config, device, say)
+        if config.partition == "vehicle":
+            say(_who_leaves(federations[0]))
+        return cls(config, dataset, device, federations, manifest_of(config, federations, device))
+
+    def check_room(self, out: Path) -> None:
+        """`ConfigError` where the disk is too full for the record or the models."""
+        first, samples = self.federations[0], len(self.dataset.train.labels) + len(self.dataset.test.labels)
+        free = shutil.disk_usage(out).free
+        if self.config.record:
+            each = record.expected_bytes(first.plan, tuple(first.losses.values()), samples, first.model.dim)
+            needed = self.config.seeds * each - Record.of(out).size
+            if needed > free:
+                raise ConfigError(
+                    f"record: will take about {quantity(needed)}, but {out} has {quantity(free)} left; a larger "
+                    "--eval-every records fewer rounds"
+                )
+        if self.config.models:
+            each = models.expected_bytes(len(first.trainings), self.manifest["model_bytes"])
+            needed = self.config.seeds * each - ModelFolder.of(out).size
+            if needed > free:
+                raise ConfigError(
+                    f"models: will take about {quantity(needed)}, but {out} has {quantity(free)} left; --no-models "
+                    "keeps none"
+                )
+
+    def go(self, begun: RunCheckpoint, folder: Folder | None, progress: Progress | None) -> Tables:
+        """From there to the last round of the last seed."""
+        last = begun
+        try:
+            with interruptible() as asked:
+                for seed in range(begun.seed, self.config.seeds):
+                    federation = self.federations.pop(seed)
+                    plan = federation.plan
+                    if folder is not None and self.config.record:
+                        self._record(folder.path, federation)
+                    start = (begun.state if seed == begun.seed else None) or federation.start()
+                    for state, rows in rounds(federation, start):
+                        if folder is not None and self.config.models:
+                            _keep(folder.path, federation, state, rows)
+                        measured = tables_of(rows, (plan.depart_at, plan.rounds), self.dataset.classes)
+                        last = RunCheckpoint(last.key, seed, state, last.tables + measured)
+                        if folder is not None:
+                            folder.checkpoint(last, always=bool(rows))
+                        if progress is not None:
+                            progress(seed, state.round, rows)
+                        if asked():
+                            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            where = f"stopped after round {last.round} of seed {last.seed}"
+            if folder is None:
+                raise Stopped(f"{where}; with --out DIR the same command would resume from there") from None
+            folder.checkpoint(last, always=True)
+            raise Stopped(f"{where}; the same command resumes from there") from None
+        return last.tables
+
+    def _record(self, out: Path, federation: Federation) -> None:
+        kept = Record.of(out)
+        held = RecordedLabels(federation.labels, self.dataset.test.labels, federation.partition.owner)
+        kept.write_samples(federation.plan.seed, held)
+        federation.record = Recorder(kept, federation.presence)
+
+
+def _keep(out: Path, federation: Federation, state: FederationState, rows: Sequence[Measurement]) -> None:
+    """The models of the departure and of the last round, each once."""
+    plan = federation.plan
+    if state.round in (plan.depart_at, plan.rounds):
+        trainings = {method.name: method.training for method in federation.methods}
+        ModelFolder.of(out).write(plan.seed, state.round, state.models, rows, trainings)
+
+
+def federations_of(config: RunConfig, device: str, say: Say) -> tuple[Dataset, dict[int, Federation]]:
+    """The dataset, and a federation a seed, before the first round."""
+    dataset = load(config.dataset, image_size=config.image_size, per_class=config.per_class, say=say)
+    rare = dataset.class_index(config.rare)
+    dataset.require(rare, 10)
+    dataset.require(rare, 1, "test")
+    plans = [Plan.of(config, rare, seed) for seed in range(config.seeds)]
+    return dataset, {plan.seed: Federation(dataset, plan, torch.device(device)) for plan in plans}
+
+
+def choose_device(wanted: str) -> str:
+    """The device to run on, tried out; "auto" is a GPU where there is one."""
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=wanted).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise ConfigError(
+            f"device: {wanted!r} is none that works here, should be auto, cpu, cuda, cuda:1, ..."
+        ) from None
+    return wanted
+
+
+def _who_leaves(federation: Federation) -> str:
+    partition, rare = federation.partition, federation.dataset.classes[federation.plan.rare]
+    held = federation.dataset.count(federation.plan.rare) - partition.remaining
+    return (
+        f"partition: vehicle {partition.owner} ({partition.names[partition.owner]}) leaves with {held} samples of "
+        f"{rare!r}; {partition.remaining} remain on the {len(partition.indices) - 1} others"
+    )
+
+
+def _made(out: Path) -> Path:
+    """The folder for the results, made before the work begins."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"out: {out} cannot be made a folder ({error.strerror})") from None
+    return out

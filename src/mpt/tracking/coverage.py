@@ -1,0 +1,130 @@
+"""How classes are coverage over vehicles, and which of them are watched therefore."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from mpt.core.validation import Floats, Ints
+from mpt.tracking.roster import Decision
+from mpt.tracking.settings import TrackerSettings
+
+
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """Samples by vehicle and class.
+
+    Attributes:
+        vehicles: V ids, sorted.
+        counts: (V, C) int64.
+    """
+
+    vehicles: tuple[str, ...]
+    counts: Ints
+
+    @classmethod
+    def of(cls, counts: Mapping[str, Ints], num_classes: int) -> "Coverage":
+        """The coverage over vehicles with these counts, (C,) each."""
+        vehicles = tuple(sorted(counts))
+        table = np.array([counts[v] for v in vehicles], dtype=np.int64).reshape(len(vehicles), num_classes)
+        return cls(vehicles, table)
+
+    @cached_property
+    def totals(self) -> Ints:
+        """(C,): samples of each class."""
+        totals: Ints = self.counts.sum(axis=0)
+        return totals
+
+    @cached_property
+    def shares(self) -> Floats:
+        """(V, C): the share of a class that a vehicle holds; 0 where nobody has a sample."""
+        return self.counts / np.maximum(self.totals, 1)
+
+    @cached_property
+    def largest(self) -> Floats:
+        """(C,): the largest share of each class that one vehicle holds."""
+        largest: Floats = self.shares.max(axis=0, initial=0.0)
+        return largest
+
+    @cached_property
+    def _rows(self) -> Mapping[str, int]:
+        return {vehicle: i for i, vehicle in enumerate(self.vehicles)}
+
+    def holder(self, c: int) -> str | None:
+        """The vehicle that holds most of a class, the first of several; None where nobody has a sample."""
+        return self.vehicles[int(np.argmax(self.counts[:, c]))] if self.largest[c] > 0 else None
+
+    def held_by(self, vehicle: str, share: float) -> tuple[int, ...]:
+        """The classes of which a vehicle holds at least this share."""
+        if vehicle not in self._rows:
+            return ()
+        mine = self.shares[self._rows[vehicle]]
+        return tuple(np.flatnonzero((mine >= share) & (mine > 0)).tolist())
+
+
+@dataclass(frozen=True)
+class Watch:
+    """The watched classes.
+
+    Attributes:
+        since: the first round whose statistics watch a class, by class.
+        calm: for how many rounds in a row no vehicle has held `release_share` of a watched class.
+        crowded: classes that should be watched, but too many are already.
+    """
+
+    since: Mapping[int, int] = field(default_factory=dict)
+    calm: Mapping[int, int] = field(default_factory=dict)
+    crowded: tuple[int, ...] = ()
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        """The watched classes, sorted."""
+        return tuple(sorted(self.since))
+
+
+def watch_next(
+    settings: TrackerSettings, watch: Watch, coverage: Coverage, kept: Collection[int], round: int
+) -> tuple[Watch, tuple[Decision, ...]]:
+    """What to watch after `round`, and what changed.
+
+    A class comes in at `watch_share` and goes out after `patience` rounds below `release_share`: every change takes a
+    reference class from the deposits there are, so it is better to watch early than often. Classes that are watched
+    already go before others, then those of which one vehicle holds most. Below two vehicles no class is added: there
+    would be nobody to stay.
+
+    Args:
+        settings: the shares and bounds.
+        watch: as it was.
+        coverage: over the vehicles that are not departed, by what each reported last.
+        kept: classes with a deposit; they stay watched.
+        round: the round that is being closed.
+    """
+    always = {*settings.watch, *kept}
+    since, calm, decisions = dict(watch.since), dict(watch.calm), list[Decision]()
+    for c in sorted(always - since.keys()):
+        since[c] = round + 1
+    for c in sorted(since):
+        calm[c] = 0 if c in always or coverage.largest[c] >= settings.release else calm.get(c, 0) + 1
+        if calm[c] >= settings.patience:
+            del since[c], calm[c]
+            why = f"no vehicle has held {settings.release:.0%} of it for {settings.patience} rounds"
+            decisions.append(Decision(round, "released", "", (c,), why))
+
+    wanted = np.flatnonzero(coverage.largest >= settings.watch_share).tolist() if len(coverage.vehicles) > 1 else []
+    crowded = []
+    for c in sorted((c for c in wanted if c not in since), key=lambda c: (-coverage.largest[c], c)):
+        holder, share = coverage.holder(c) or "", coverage.largest[c]
+        if len(since) < settings.capacity:
+            since[c], calm[c] = round + 1, 0
+            why = f"the vehicle holds {share:.0%} of its samples; from round {round + 1} on"
+            decisions.append(Decision(round, "watched", holder, (c,), why))
+            continue
+        crowded.append(c)
+        if c not in watch.crowded:
+            why = (
+                f"the vehicle holds {share:.0%} of its samples, but {len(since)} classes are watched already and the "
+                "others are needed as reference classes; if it vanishes the class is lost"
+            )
+            decisions.append(Decision(round, "crowded", holder, (c,), why))
+    return Watch(since, calm, tuple(crowded)), tuple(decisions)
