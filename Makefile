@@ -8,7 +8,7 @@ help:
 	@echo "make demo    a federation that a vehicle leaves: every method's F1, and a report; about a minute and a half"
 	@echo "make tour    one departure with plain arrays, printed step by step"
 	@echo "make fleet-demo          a SuperLink and four vehicles on loopback, one of which leaves; about three minutes"
-	@echo "make test    all tests            make quick   without the slow ones"
+	@echo "make test    all tests, a quarter of an hour     make quick   without the slow ones, five minutes"
 	@echo "make lint    ruff, mypy and import-linter        make bench   the benchmarks of benchmarks/"
 	@echo "make bench-cpu           what MPT adds to a round, and how it grows; about ten minutes"
 	@echo "make fleet-newest        the fleet's tests on the newest Flower, in .venv-newest; about fifteen minutes"
@@ -25,13 +25,16 @@ tour: .venv/ready
 	$(BIN)/python examples/core_tour.py
 
 fleet-demo: .venv/ready
-	$(BIN)/python -m mpt.fleet.flower.demo runs/fleet-demo fleet
+	$(BIN)/python -m mpt.fleet.flower.demo runs/fleet-demo deploy/flower
+
+# Side by side: a file a process, as many as there are cores, at most four, with a thread each.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test: .venv/ready
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 quick: .venv/ready
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 lint: .venv/ready
 	$(BIN)/ruff check .

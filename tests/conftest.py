@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections import Counter
 from importlib.util import find_spec
 
 import pytest
@@ -22,6 +23,16 @@ if find_spec("torch") is not None:
 
 
 @pytest.fixture(scope="module")
+def two_threads():
+    """Torch uses two threads, however many the quick tests have been given."""
+    torch = pytest.importorskip("torch", reason="the extra sim is not installed")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
 def in_float32():
     """Cross moments travel as float32 instead of float16, so that more than three digits can be compared."""
     to_bytes = mpt.CrossStatistics.to_bytes
@@ -32,3 +43,19 @@ def in_float32():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mpt.CrossStatistics, "to_bytes", without_halves)
         yield
+
+
+def pytest_collection_modifyitems(items):
+    """Files with the most slow tests come first, so that processes side by side, a file each, end at about one time."""
+    minutes = Counter()
+    for item in items:
+        minutes[item.path] += sum(mark.kwargs.get("minutes", 0.3) for mark in item.iter_markers("slow"))
+    items.sort(key=lambda item: -minutes[item.path])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """What a test printed may have file names that are no text; xdist carries text alone from its workers."""
+    report = yield
+    report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
+    return report

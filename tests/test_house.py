@@ -69,6 +69,41 @@ def test_the_algorithm_is_called_by_methods_alone():
             assert not _imports(path.read_text()) & {"deposit", "reconstruct"}, path
 
 
+def test_the_house_is_tidy():
+    """Few files beside the rooms; no function over 80 lines; no public class is defined twice."""
+    package = HERE / "src" / "mpt"
+    assert len([path for path in package.iterdir() if path.is_file()]) <= 6
+    defined, long = {}, {}
+    for path in sorted(package.rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                defined.setdefault(node.name, []).append(str(path.relative_to(package)))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= 80:
+                long[f"{path.relative_to(package)}: {node.name}"] = node.end_lineno - node.lineno + 1
+    assert long == {}
+    assert {name: places for name, places in defined.items() if len(places) > 1} == {}
+
+
+def test_every_error_is_one():
+    """But for what is no user's fault, which says so by what it is derived from."""
+    errors = {}
+    for path in sorted((HERE / "src" / "mpt").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and node.name.endswith("Error"):
+                errors[node.name] = [base.id for base in node.bases]
+    roots = {name for name, (base, *_) in errors.items() if base not in errors}
+    assert roots == {"MptError", "LockedError", "BrokenError", "UnansweredError"}
+    assert errors["MptError"] == ["ValueError"]
+
+
+def test_the_contributing_page_names_places_that_are_there():
+    text = (HERE / "CONTRIBUTING.md").read_text()
+    for name, path in re.findall(r"`([A-Z]+)` in `([a-z_/]+\.py)`", text):
+        assert re.search(rf"^{name}\b", (HERE / "src" / "mpt" / path).read_text(), re.MULTILINE), (name, path)
+
+
 def _imports(text):
     """The names that a file imports from the core."""
     nodes = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ImportFrom)]

@@ -44,13 +44,17 @@ sys.meta_path.insert(0, Refuse())
 import runpy
 runpy.run_path("examples/core_tour.py", run_name="__main__")
 import mpt
-assert not hasattr(mpt, "simulate")
+assert mpt.RunConfig(rounds=20).rounds == 20
 try:
-    mpt.RunConfig
+    mpt.simulate
 except AttributeError as error:
     assert "pip install 'mpt-fl[sim]'" in str(error)
 else:
-    raise AssertionError("RunConfig is there without pydantic")
+    raise AssertionError("simulate is there without torch")
+try:
+    mpt.RunConfig(rounds=1)
+except mpt.MptError as error:
+    assert str(error) == "rounds: 1, should be at least 2"
 """
     assert "oracle-train" in run(sys.executable, "-c", code)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mpt
-from mpt.core.cross import Still
+from mpt.core.cross import StaticPart
 
 from .test_merging import merge_somehow
 from .worlds import make_world
@@ -95,20 +95,20 @@ def test_bytes_are_lossless_or_half_as_many():
     assert stats.nbytes == 20 + 8 + 8 + 8 * c + 8 * (c + 2 * d) + 8 * reals
 
 
-def test_the_still_part_travels_once():
+def test_the_static_part_travels_once():
     first, later = cross(**ORIGINS), cross(after=moved(seed=7), **ORIGINS)
-    assert first.still_digest == later.still_digest
-    message = later.to_bytes("float32", known={first.still_digest})
+    assert first.static_digest == later.static_digest
+    message = later.to_bytes("float32", known={first.static_digest})
     assert len(message) == len(later.to_bytes("float32")) - 4 * (6 * 12 + 12 * 13 // 2)
     with pytest.raises(mpt.StatisticsError, match="not among the known ones"):
         mpt.CrossStatistics.from_bytes(message)
-    received = mpt.CrossStatistics.from_bytes(message, known={first.still_digest: first.still})
+    received = mpt.CrossStatistics.from_bytes(message, known={first.static_digest: first.static})
     np.testing.assert_array_equal(received.gram, first.gram)
     np.testing.assert_allclose(received.cross, later.cross, rtol=1e-7)
-    assert received.still_digest == first.still_digest
+    assert received.static_digest == first.static_digest
     fewer = cross(slice(0, -1), **ORIGINS)
-    assert fewer.to_bytes(known={first.still_digest}) == fewer.to_bytes()
-    other = {first.still_digest: Still(fewer.counts, fewer.earlier, fewer.gram)}
+    assert fewer.to_bytes(known={first.static_digest}) == fewer.to_bytes()
+    other = {first.static_digest: StaticPart(fewer.counts, fewer.earlier, fewer.gram)}
     with pytest.raises(mpt.StatisticsError, match="not among the known ones"):
         mpt.CrossStatistics.from_bytes(message, known=other)
 

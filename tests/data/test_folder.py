@@ -3,7 +3,7 @@ import shutil
 import numpy as np
 import pytest
 
-from mpt.data import DataError, hold, load
+from mpt.data import DataError, load, load_local
 
 from .samples import CLASSES, assert_one_sentence, encode, smooth_image, write_folder
 
@@ -166,11 +166,11 @@ def test_a_vehicle_needs_train_alone_and_one_class(tmp_path):
     root = write_folder(tmp_path / "set")
     only_car(root)
     without("test")(root)
-    held = hold(f"folder:{root}")
+    held = load_local(f"folder:{root}")
     assert (held.name, held.classes, held.notes) == ("set", ("car",), ())
     assert np.array_equal(held.train.images, np.stack([smooth_image(1, i) for i in range(3)]))
     assert held.train.labels.tolist() == [0, 0, 0]
-    assert len(hold(f"folder:{root}", per_class=2).train) == 2
+    assert len(load_local(f"folder:{root}", per_class=2).train) == 2
 
 
 @pytest.mark.parametrize("data", [b"", b"hello", encode(smooth_image(0, 0))[:60]])
@@ -180,7 +180,7 @@ def test_a_vehicle_does_without_broken_images_and_empty_classes(tmp_path, data):
     for file in (root / "train" / "bus").iterdir():
         file.unlink()
     said = []
-    held = hold(f"folder:{root}", say=said.append)
+    held = load_local(f"folder:{root}", say=said.append)
     assert held.classes == ("car", "truck")
     expected = [smooth_image(c, i) for c, i in [(1, 0), (1, 2), (2, 0), (2, 1), (2, 2)]]
     assert np.array_equal(held.train.images, np.stack(expected))
@@ -191,13 +191,13 @@ def test_a_vehicle_does_without_broken_images_and_empty_classes(tmp_path, data):
 def test_a_vehicle_without_any_image_is_told(tmp_path):
     (tmp_path / "train" / "car").mkdir(parents=True)
     with pytest.raises(DataError, match=r"no images in .*train, should have at least one; .*images 1"):
-        hold(f"folder:{tmp_path}")
+        load_local(f"folder:{tmp_path}")
     with pytest.raises(DataError, match=r"no folder .*train, should have a folder per class"):
-        hold(f"folder:{tmp_path / 'none'}")
+        load_local(f"folder:{tmp_path / 'none'}")
 
 
 def test_of_other_datasets_a_vehicle_takes_the_training_samples():
-    held, dataset = hold("road?train=3&test=2", per_class=2), load("road?train=3&test=2", per_class=2)
+    held, dataset = load_local("road?train=3&test=2", per_class=2), load("road?train=3&test=2", per_class=2)
     assert held.classes == dataset.classes
     assert np.array_equal(held.train.images, dataset.train.images)
     assert np.array_equal(held.train.labels, dataset.train.labels)

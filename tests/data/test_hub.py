@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from mpt.data import DataError, load
+from mpt.data.arrow import from_tables
 from mpt.data.hub import from_splits
-from mpt.data.request import Request
-from mpt.data.tables import from_tables
+from mpt.data.request import DatasetSpec
 
 from .samples import CLASSES, FEATURES, assert_one_sentence, make_table, smooth_image
 
@@ -25,7 +25,7 @@ def test_tables_and_features_become_a_dataset():
     pytest.importorskip("pyarrow")
     pytest.importorskip("PIL")
     train, test = make_table(3, "PNG", features=None), make_table(2, "PNG", features=None)
-    dataset = from_tables(Request("hf:some/roads"), "roads", FEATURES, train, test)
+    dataset = from_tables(DatasetSpec("hf:some/roads"), "roads", FEATURES, train, test)
     assert (dataset.name, dataset.classes) == ("roads", CLASSES)
     assert np.array_equal(dataset.train.images[4], smooth_image(1, 1))
 
@@ -52,7 +52,7 @@ def splits():
 
 @needs_datasets
 def test_what_the_package_returns_becomes_a_dataset(splits):
-    request = Request("hf:some/roads?test=validation", "some/roads", {"test": "validation"})
+    request = DatasetSpec("hf:some/roads?test=validation", "some/roads", {"test": "validation"})
     dataset = from_splits(request, splits)
     assert (dataset.name, dataset.classes) == ("roads", CLASSES)
     expected = np.stack([smooth_image(c, i) for c in range(3) for i in range(3)])
@@ -66,7 +66,7 @@ def test_no_such_split(splits):
     with pytest.raises(
         DataError, match=r"no split 'test', should be named by \?test= as one of train, validation"
     ) as e:
-        from_splits(Request("hf:some/roads", "some/roads"), splits)
+        from_splits(DatasetSpec("hf:some/roads", "some/roads"), splits)
     assert_one_sentence(e)
 
 

@@ -11,7 +11,7 @@ CASES = {
     "nothing": (lambda: load(""), "dataset: '' is none that is known, should be one of road"),
     "an unknown word": (
         lambda: load("street"),
-        "dataset: 'street' is none that is known, .* hf:NAME.*pkg.module:function",
+        "dataset: 'street' is none that is known, .* hf:NAME.*path.py:function",
     ),
     "a wrong form of a function": (lambda: load("my module:f"), "is none that is known"),
     "something else": (lambda: load(7), "dataset: int, should be a text"),
@@ -26,7 +26,7 @@ CASES = {
     "an option where there is none": (lambda: load("npz:a?b=1"), "no option 'b' for npz, should be left out"),
     "an option without a value": (lambda: load("road?train"), "options are 'train', should be like a=1&b=2"),
     "an option twice": (lambda: load("road?train=1&train=2"), "should be like a=1&b=2, each name once"),
-    "options of a function": (lambda: load("a.b:c?d=1"), "a function takes no options, should"),
+    "options of a function": (lambda: load("collections:abc?d=1"), r"brackets, should be like collections:abc\(d=1\)"),
     "no number": (lambda: load("road?train=many"), "train is 'many', should be an integer of at least 1"),
     "a number too low": (lambda: load("road?test=0"), "test is '0', should be an integer of at least 1"),
     "a negative seed in the spec": (lambda: load("road?seed=-1"), "seed is '-1', should be an integer of at least 0"),
@@ -49,7 +49,7 @@ def test_every_loader_has_one_line():
     assert list(LOADERS) == ["road", "digits", "parquet", "folder", "nuimages", "car1000", "npz", "hf"]
     lines = usages()
     assert next(iter(lines)) == "road?train=...&test=...&seed=..."
-    assert list(lines)[-1] == "pkg.module:function"
+    assert list(lines)[-1] == "path.py:function"
     assert all(0 < len(text) < 100 and "\n" not in text for text in lines.values())
 
 

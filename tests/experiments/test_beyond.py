@@ -10,76 +10,75 @@ import numpy as np
 import pytest
 from scipy import stats
 
-pytest.importorskip("pydantic", reason="the extra sim is not installed")
 pytest.importorskip("torch", reason="the extra sim is not installed")
 
-from mpt.config import ConfigError
 from mpt.experiments.beyond import COLUMNS, beyond, beyond_wanted, within
-from mpt.experiments.cells import Store
+from mpt.experiments.cells import CellStore
 from mpt.experiments.exhibits import EXHIBITS, command, made, table2_wanted
-from mpt.experiments.figures import LOOKS
-from mpt.experiments.plans import LIKE_FOR_LIKE, METHODS_OF, PAPER, QUICK, Lab, Wanted
-from mpt.experiments.results import Outcome, Results
+from mpt.experiments.figures import looks
+from mpt.experiments.plans import LIKE_FOR_LIKE, METHODS_OF, PAPER, QUICK, CellSpec, Grid
+from mpt.experiments.results import CellOutcome, Results
 from mpt.experiments.sets import parse_sources
-from mpt.experiments.tables import number
-from mpt.tables import Tables
+from mpt.experiments.table import number
+from mpt.runs.config import ConfigError
+from mpt.runs.tables import Tables
 
 DATA = ("nuimages=road?train=12&test=6:truck,bus,car", "car1000-coarse=road?train=12&test=6&seed=1:van")
 ROUNDS, SEEDS = (10, 20, 30, 40), 3
 
 
 def results(scale=PAPER, data=DATA):
-    return Results(Lab(scale, parse_sources(data, stand_ins=False), SEEDS), Store(Path("none")))
+    return Results(Grid(scale, parse_sources(data, stand_ins=False), SEEDS), CellStore(Path("none")))
 
 
 def test_the_cells_are_table_2s_the_further_classes_and_resnet_18():
-    lab = results()
-    wanted = beyond_wanted(lab)
-    main = [w.further for w in table2_wanted(lab) if w.set != "car1000-fine"]  # it has no source
+    grid = results()
+    wanted = beyond_wanted(grid)
+    main = [w.further for w in table2_wanted(grid) if w.set != "car1000-fine"]  # it has no source
     assert wanted[:8] == main
-    names = lab.lab.dataset("nuimages").classes
+    names = grid.grid.dataset("nuimages").classes
     further = wanted[8:16]
     assert [(names[w.rare], w.remaining) for w in further] == list(
         itertools.product(("bus", "car"), (0.01, 0.02, 0.05, 0.1))
     )
     assert {(w.set, w.study, w.backbone) for w in further} == {("nuimages", "beyond", "cnn3")}
-    assert wanted[16:] == [Wanted(s, backbone="resnet18", study="beyond") for s in ("nuimages", "car1000-coarse")]
+    assert wanted[16:] == [CellSpec(s, backbone="resnet18", study="beyond") for s in ("nuimages", "car1000-coarse")]
 
 
 def test_exhibits_with_a_row_for_mpt_x_want_its_cells_after_the_main_ones():
-    lab = results()
+    grid = results()
     for name, main, further in (("table2", 12, 8), ("table3", 16, 5), ("fig4", 1, 1), ("fig5", 4, 4)):
-        wanted = EXHIBITS[name].wanted(lab)
+        wanted = EXHIBITS[name].wanted(grid)
         assert [w.study for w in wanted] == ["main"] * main + ["beyond"] * further
-        assert set(wanted[main:]) == {w.further for w in wanted[:main]} & set(beyond_wanted(lab))
-    assert [(w.backbone, w.remaining) for w in EXHIBITS["table3"].wanted(lab)[16:]] == [
+        assert set(wanted[main:]) == {w.further for w in wanted[:main]} & set(beyond_wanted(grid))
+    assert [(w.backbone, w.remaining) for w in EXHIBITS["table3"].wanted(grid)[16:]] == [
         ("cnn3", 0.01), ("cnn3", 0.02), ("cnn3", 0.05), ("cnn3", 0.1), ("resnet18", 0.02)
     ]  # fmt: skip
     for name in ("fig2d", "fig6", "fig7", "departure"):
-        assert "beyond" not in {w.study for w in EXHIBITS[name].wanted(lab)}
+        assert "beyond" not in {w.study for w in EXHIBITS[name].wanted(grid)}
 
 
 def test_mpt_x_is_read_out_in_its_own_cells_in_the_rounds_of_the_main_ones():
-    lab = results()
-    for wanted in EXHIBITS["table3"].wanted(lab)[16:]:
-        main, mine = (lab.lab.cell(w).config for w in (replace(wanted, study="main"), wanted))
+    grid = results()
+    for wanted in EXHIBITS["table3"].wanted(grid)[16:]:
+        main, mine = (grid.grid.cell(w).config for w in (replace(wanted, study="main"), wanted))
         assert "mpt-x" not in main.methods
         assert mine.methods == METHODS_OF["beyond"]
-        changed = {name for name in type(main).model_fields if getattr(main, name) != getattr(mine, name)}
+        changed = {name for name in vars(main) if getattr(main, name) != getattr(mine, name)}
         assert changed == {"methods"}
-    shown = lab.lab.cell(Wanted(study="beyond")).config
+    shown = grid.grid.cell(CellSpec(study="beyond")).config
     assert (shown.eval_every, shown.slow_every) == (1, PAPER.slow_every)
 
 
 def test_a_further_class_is_run_with_the_exhibits_methods_only():
-    lab = results()
-    one = next(w for w in beyond_wanted(lab) if w.rare is not None and w.remaining == 0.02)
-    cell = lab.lab.cell(one)
+    grid = results()
+    one = next(w for w in beyond_wanted(grid) if w.rare is not None and w.remaining == 0.02)
+    cell = grid.grid.cell(one)
     assert (cell.config.rare, cell.config.eval_every, cell.config.slow_every) == ("bus", PAPER.eval_every, None)
     assert cell.config.methods == (*COLUMNS, *LIKE_FOR_LIKE)
     assert COLUMNS == ("mpt-x", "mpt", "ldc:all", "remaining-mean", "frozen", "oracle-train")
     assert cell.label == "stand-in road bus 2% cnn3, beyond"
-    assert lab.name(one) == "stand-in road (bus) 2% cnn3"
+    assert grid.name(one) == "stand-in road (bus) 2% cnn3"
 
 
 def test_other_exhibits_have_the_first_class_only():
@@ -88,15 +87,15 @@ def test_other_exhibits_have_the_first_class_only():
         if name != "beyond":
             keys = [[c.key for c in r.cells(exhibit.wanted(r))] for r in (with_more, without)]
             assert keys[0] == keys[1]
-    source = with_more.lab.sources["nuimages"]
+    source = with_more.grid.sources["nuimages"]
     assert "bus" not in source.short + source.label
     assert "--data 'nuimages=road?train=12&test=6:truck,bus,car'" in command("beyond", with_more)
 
 
 def test_the_quick_scale_has_no_more_than_table_2():
-    lab = results(QUICK)
-    assert beyond_wanted(lab) == [w.further for w in table2_wanted(lab) if w.set != "car1000-fine"]
-    assert "paper's scale only" in " ".join(made("beyond", lab).notes)
+    grid = results(QUICK)
+    assert beyond_wanted(grid) == [w.further for w in table2_wanted(grid) if w.set != "car1000-fine"]
+    assert "paper's scale only" in " ".join(made("beyond", grid).notes)
 
 
 @pytest.mark.parametrize("twice", ["truck,bus,truck", "truck,bus,bus", "truck,2"])
@@ -109,8 +108,8 @@ class Made(Results):
     """Results whose outcomes are given."""
 
     def __init__(self, outcomes):
-        lab = results().lab
-        super().__init__(lab, Store(Path("none")))
+        grid = results().grid
+        super().__init__(grid, CellStore(Path("none")))
         object.__setattr__(self, "outcomes", outcomes)
 
     def of(self, wanted):
@@ -127,22 +126,22 @@ def outcome(random, shift):
     for (i, method), seed, (j, at) in itertools.product(enumerate(methods), range(SEEDS), enumerate(ROUNDS)):
         if (method, at) == ("ldc:all", 30):
             continue
-        what = {"seed": seed, "round": at, "method": method}
+        what = {"seed": seed, "round": at, "method": method, "readout": "mahalanobis", "class": "truck"}
         figures = f1[i, seed, j], others[i, seed, j], distance[i, seed, j], f1[i, seed, j] - 0.1, f1[i, seed, j] + 0.1
-        columns = ("rare_f1", "others_accuracy", "prototype_distance", "rare_precision", "rare_recall")
+        columns = ("f1", "others_accuracy", "prototype_distance", "precision", "recall")
         metrics.append(what | dict(zip(columns, figures, strict=True)))
         if method in ("mpt-x", "mpt"):
             diagnostics.append(what | {"expected_error": expected[i, seed, j]})
     diagnostics[-1]["expected_error"] = None  # mpt, last seed, last round: nothing was stated
     tables = Tables(metrics=tuple(metrics), diagnostics=tuple(diagnostics))
     held = distance <= expected
-    return Outcome(tables, 10, 40), f1[..., [1, 3]].mean(-1), others[..., [1, 3]].mean(-1), held[..., 1:]
+    return CellOutcome(tables, "truck", 10, 40), f1[..., [1, 3]].mean(-1), others[..., [1, 3]].mean(-1), held[..., 1:]
 
 
 @pytest.fixture(scope="module")
 def exhibit():
     random = np.random.default_rng(5)
-    cells = [w.further for w in (Wanted(remaining=0.01), Wanted(), Wanted("car1000-coarse", backbone="resnet18"))]
+    cells = [w.further for w in (CellSpec(remaining=0.01), CellSpec(), CellSpec("car1000-coarse", backbone="resnet18"))]
     numbers = [outcome(random, shift) for shift in (0.1, -0.1, 0.05)]
     return beyond(Made(dict(zip(cells, (n[0] for n in numbers), strict=True)))), numbers
 
@@ -222,7 +221,7 @@ def test_the_figure_has_a_point_a_cell_and_method(exhibit):
     drawing = figure.panels[0].drawing
     f1 = np.array([n[1] for n in numbers]).mean(-1)
     expected = {(COLUMNS[i], round(cell[5], 6), round(cell[i], 6)) for cell in f1 for i in range(5)}
-    labels = {look.label: method for method, look in LOOKS.items()}
+    labels = {look.label: method for method, look in looks().items()}
     assert {(labels[p.look.label], round(p.x, 6), round(p.y, 6)) for p in drawing.points} == expected
     assert len(drawing.points) == 15
     assert 'class="departure"' in drawing.draw(600, 400)
@@ -235,15 +234,17 @@ def test_one_seed_has_no_interval_and_an_oracle_of_zero_no_ratio():
             "seed": 0,
             "round": 20,
             "method": m,
-            "rare_f1": 0.5 * (m != "oracle-train"),
+            "readout": "mahalanobis",
+            "class": "truck",
+            "f1": 0.5 * (m != "oracle-train"),
             "others_accuracy": 0.5,
-            "rare_precision": 0.5,
-            "rare_recall": 0.5,
+            "precision": 0.5,
+            "recall": 0.5,
             "prototype_distance": None,
         }
         for m in METHODS_OF["beyond"]
     ]
-    figure = beyond(Made({Wanted(study="beyond"): Outcome(Tables(metrics=tuple(metrics)), 10, 20)}))
+    figure = beyond(Made({CellSpec(study="beyond"): CellOutcome(Tables(metrics=tuple(metrics)), "truck", 10, 20)}))
     line = next(line for line in figure.table.markdown().splitlines() if "(truck) 2% cnn3" in line)
     assert line.endswith("| .000 | \N{EN DASH} | .000 |")
     assert "of the 0 that have several seeds" in " ".join(figure.notes)

@@ -1,7 +1,4 @@
 import numpy as np
-import pytest
-
-pytest.importorskip("pydantic", reason="the extra sim is not installed")
 
 from mpt.experiments.capabilities import capabilities
 from mpt.experiments.paper import TABLE1
@@ -26,12 +23,12 @@ class Storing:
 
     name, training, trains = "storing", "held-out", True
 
-    def depart(self, now):
+    def depart(self, context):
         return None
 
-    def track(self, kept, now):
-        count = int(now.report(now.request(scatter=False)).counts.sum())
-        rows = [now.total(self.sample, number=np.array(float(i)))["feature"] for i in range(count)]
+    def track(self, state, context):
+        count = int(context.report(context.request(scatter=False)).counts.sum())
+        rows = [context.total(self.sample, number=np.array(float(i)))["feature"] for i in range(count)]
         return None, np.mean(rows, axis=0)
 
     @on_vehicle(feature=("d",))
@@ -43,9 +40,9 @@ class Storing:
 class Leaky(Storing):
     """Looks at the test samples as well."""
 
-    def track(self, kept, now):
-        now.reference("test")
-        return super().track(kept, now)
+    def track(self, state, context):
+        context.oracle("test")
+        return super().track(state, context)
 
 
 def test_a_method_that_sends_samples_or_is_told_the_truth_is_found_out():

@@ -9,25 +9,26 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict, fields
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-for package in ("typer", "rich", "pydantic", "torch"):
+for package in ("typer", "rich", "torch"):
     pytest.importorskip(package, reason="the extra sim is not installed")
 
 from rich.console import Console
 
-from mpt.config import ConfigError, RunConfig
 from mpt.data import Dataset, load
 from mpt.data.npz import save_npz
 from mpt.experiments import cells as cells_module
 from mpt.experiments import sweep as sweep_module
-from mpt.experiments.cells import Cell, Store
+from mpt.experiments.cells import Cell, CellStore
 from mpt.experiments.sets import loaded
 from mpt.experiments.sweep import sweep, work
 from mpt.methods.simple import Frozen
+from mpt.runs.config import ConfigError, RunConfig
 
 SMALL = {
     "dataset": "road?train=12&test=6", "rare": "truck", "methods": "frozen,mpt,oracle-train", "rounds": 3,
@@ -56,12 +57,13 @@ def test_a_key_changes_with_everything_that_determines_the_numbers(tmp_path, mon
         {"engine": "plain"}, {"precision": "float32"}, {"rare": "bus"}, {"per_class": 11}, {"image_size": 32},
         {"dataset": "road?train=12&test=6&seed=1"}, {"dataset": "road?train=12&test=7"},
         {"events": "leave 0 after 1"}, {"slow_every": 3}, {"partition": "vehicle", "vehicles": None, "remaining": 0.02},
+        {"loss": "fedlc"}, {"loss": "fedlc(tau=1.0)"}, {"methods": "frozen,mpt(ridge=0.2)"},
         {"methods": f"frozen,{mine}:MyMethod"},
     ]  # fmt: skip
     keys = [cell().key, *(cell(**change).key for change in others)]
     assert len(set(keys)) == len(keys)
     changed = {name for change in others for name in change}
-    assert changed | {"seeds", "device", "record"} == set(RunConfig.model_fields)
+    assert changed | {"seeds", "device", "record", "models"} == {field.name for field in fields(RunConfig)}
     mine.write_text(mine.read_text() + "\n# another\n")
     assert cell(methods=f"frozen,{mine}:MyMethod").key != keys[-1]
     monkeypatch.setattr(cells_module, "ENGINE", cells_module.ENGINE + 1)
@@ -80,11 +82,10 @@ def test_a_key_does_not_change_with_what_does_not_matter(tmp_path):
 
 def test_a_key_changes_with_a_methods_version_from_2_on(monkeypatch):
     first, other = cell(), cell(methods="mpt,oracle-train").key
+    left_out = {"dataset", "rare", "image_size", "per_class", "seeds", "device", "record", "models", "loss"}
     known = {
         "engine": cells_module.ENGINE, "samples": first.fingerprint, "rare": first.rare, "files": {},
-        "settings": first.config.model_dump(
-            mode="json", exclude={"dataset", "rare", "image_size", "per_class", "seeds", "device", "record"}
-        ),
+        "settings": {name: value for name, value in asdict(first.config).items() if name not in left_out},
     }  # fmt: skip
     assert first.key == hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:20]
     keys = []
@@ -98,7 +99,7 @@ def test_a_key_changes_with_a_methods_version_from_2_on(monkeypatch):
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
-    store, cells = Store(tmp_path_factory.mktemp("store")), [cell("a"), cell("b", remaining=0.3), cell("a again")]
+    store, cells = CellStore(tmp_path_factory.mktemp("store")), [cell("a"), cell("b", remaining=0.3), cell("a again")]
     return store, cells, sweep(cells, store, console=quiet())
 
 
@@ -128,7 +129,7 @@ def test_more_seeds_extend_a_cell_without_computing_the_first_again(swept):
 
 @pytest.mark.parametrize("damage", [lambda text: text[:-40], lambda text: text[: len(text) // 2], lambda text: "?"])
 def test_a_finished_cell_whose_tables_are_cut_off_is_said(swept, tmp_path, damage):
-    mine, copy = swept[1][1], Store(tmp_path)
+    mine, copy = swept[1][1], CellStore(tmp_path)
     shutil.copytree(swept[0].folder(mine), copy.folder(mine))
     assert copy.tables(mine) == swept[0].tables(mine)
     path = copy.folder(mine) / "metrics.csv"
@@ -150,10 +151,10 @@ def test_data_that_has_moved_is_gone_on_with(swept, tmp_path):
 def test_a_cell_that_fails_is_said_and_leaves_the_others(tmp_path, swept):
     broken = tmp_path / "broken.py"
     broken.write_text(
-        "class Broken:\n    name, training = 'broken', 'held-out'\n    def depart(self, now): pass\n"
-        "    def track(self, kept, now): raise RuntimeError('no such luck')\n"
+        "class Broken:\n    name, training = 'broken', 'held-out'\n    def depart(self, context): pass\n"
+        "    def track(self, state, context): raise RuntimeError('no such luck')\n"
     )
-    store, bad, good = Store(tmp_path / "store"), cell(methods=f"frozen,{broken}:Broken"), cell()
+    store, bad, good = CellStore(tmp_path / "store"), cell(methods=f"frozen,{broken}:Broken"), cell()
     result = sweep([bad, good], store, console=quiet())
     assert result.computed == (good.key,)
     assert "no such luck" in result.failed[bad.key]
@@ -162,12 +163,34 @@ def test_a_cell_that_fails_is_said_and_leaves_the_others(tmp_path, swept):
     assert store.failure(good) is None
 
 
+def test_what_a_cell_has_stays_where_it_cannot_go_on(tmp_path, monkeypatch):
+    """Only another run in its folder is begun anew, not one that has no room."""
+    store, one = CellStore(tmp_path), cell()
+
+    def stop(seed, number, rows):
+        if number == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.compute(one, "cpu", stop, lambda _: None)
+    before = sorted(path.name for path in store.folder(one).rglob("*") if path.is_file())
+    assert any(name.endswith(".checkpoint") for name in before)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
+        with pytest.raises(ConfigError, match="has 10 B left"):
+            store.compute(one, "cpu", lambda *_: None, lambda _: None)
+    after = sorted(path.name for path in store.folder(one).rglob("*") if path.is_file())
+    assert [name for name in after if name != "error.txt"] == before
+    store.compute(one, "cpu", lambda *_: None, lambda _: None)
+    assert store.finished(one)
+
+
 def test_a_cell_that_runs_when_the_time_is_over_ends_and_none_is_begun_after_it(tmp_path, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr(
         sweep_module, "time", SimpleNamespace(time=lambda: clock[0], perf_counter=time.perf_counter, sleep=time.sleep)
     )
-    store, cells, messages = Store(tmp_path), [cell("a"), cell("b", remaining=0.3)], []
+    store, cells, messages = CellStore(tmp_path), [cell("a"), cell("b", remaining=0.3)], []
 
     def report(message):
         messages.append(message)
@@ -183,12 +206,12 @@ def test_a_cell_that_runs_when_the_time_is_over_ends_and_none_is_begun_after_it(
 @pytest.mark.slow
 def test_several_processes_begin_nothing_when_the_time_is_over(tmp_path):
     cells = [cell("a"), cell("b", remaining=0.3)]
-    result = sweep(cells, Store(tmp_path), jobs=2, device="cpu", until=time.time(), console=quiet())
+    result = sweep(cells, CellStore(tmp_path), jobs=2, device="cpu", until=time.time(), console=quiet())
     assert (result.done, result.computed, result.failed) == ((), (), {})
 
 
 def test_a_claimed_cell_is_left_alone_until_it_is_given_back(tmp_path):
-    store, one = Store(tmp_path), cell()
+    store, one = CellStore(tmp_path), cell()
     with store.claimed(one) as ours, store.claimed(one) as theirs:
         assert (ours, theirs) == (True, False)
     with store.claimed(one) as ours:
@@ -197,7 +220,7 @@ def test_a_claimed_cell_is_left_alone_until_it_is_given_back(tmp_path):
 
 def _compute_all(path, cells, counts):
     messages = []
-    work(cells, Store(path), "cpu", time.time() - 1, messages.append)
+    work(cells, CellStore(path), "cpu", time.time() - 1, messages.append)
     counts.put([key for kind, key, figures in messages if kind == "done" and figures is not None])
 
 
@@ -213,7 +236,7 @@ def test_two_processes_share_a_sweep_and_compute_no_cell_twice(tmp_path):
     for process in processes:
         process.join()
     assert sorted(computed) == sorted(c.key for c in cells)
-    assert all(Store(tmp_path).finished(c) for c in cells)
+    assert all(CellStore(tmp_path).finished(c) for c in cells)
 
 
 def _compute_slowly(path, one, begun):
@@ -222,7 +245,7 @@ def _compute_slowly(path, one, begun):
             begun.put(message[2])
             time.sleep(60)
 
-    work([one], Store(path), "cpu", time.time(), report)
+    work([one], CellStore(path), "cpu", time.time(), report)
 
 
 @pytest.mark.slow
@@ -234,37 +257,38 @@ def test_a_killed_process_gives_its_cell_back_and_another_goes_on_with_it(tmp_pa
     assert begun.get(timeout=300)[:2] == (0, 2)
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    store, messages = Store(tmp_path), []
+    store, messages = CellStore(tmp_path), []
     assert not store.finished(one)
     work([one], store, "cpu", time.time(), messages.append)
     assert [m[2][1] for m in messages if m[0] == "round"] == [3]  # rounds 1 and 2 were there
-    assert any("goes on after round 2" in m[2] for m in messages if m[0] == "note")
+    assert any("resumes after round 2" in m[2] for m in messages if m[0] == "note")
     expected = swept[0].tables(swept[1][0]).metrics
     found = store.tables(one).metrics
-    assert [{**r, "seconds": 0} for r in found] == [{**r, "seconds": 0} for r in expected]
+    times = dict.fromkeys(("seconds", "vehicle_seconds", "server_seconds"))
+    assert [r | times for r in found] == [r | times for r in expected]
 
 
 @pytest.mark.slow
 def test_a_sweep_over_several_jobs(tmp_path):
     cells = [cell(str(i), remaining=0.1 + 0.02 * i) for i in range(3)]
-    result = sweep(cells, Store(tmp_path), jobs=2, device="cpu", console=quiet())
+    result = sweep(cells, CellStore(tmp_path), jobs=2, device="cpu", console=quiet())
     assert sorted(result.computed) == sorted(c.key for c in cells)
     assert not result.failed
-    manifest = json.loads((Store(tmp_path).folder(cells[0]) / "manifest.json").read_text())
+    manifest = json.loads((CellStore(tmp_path).folder(cells[0]) / "manifest.json").read_text())
     assert manifest["device"] == "cpu"
 
 
 STOPPED = """
 import sys
 from pathlib import Path
-from mpt.experiments.cells import Store
+from mpt.experiments.cells import CellStore
 from mpt.experiments.sweep import sweep
 from tests.experiments.test_cells import cell, quiet
 
 if __name__ == "__main__":
     cells = [cell(str(i), remaining=0.1 + 0.02 * i, rounds=5000, methods="frozen") for i in range(2)]
     try:
-        sweep(cells, Store(Path(sys.argv[1])), jobs=2, device="cpu", console=quiet())
+        sweep(cells, CellStore(Path(sys.argv[1])), jobs=2, device="cpu", console=quiet())
     except KeyboardInterrupt:
         sys.exit(130)
 """
@@ -272,7 +296,7 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 def test_ctrl_c_stops_all_processes_with_their_checkpoints_written(tmp_path):
-    script, store = tmp_path / "stopped.py", Store(tmp_path / "store")
+    script, store = tmp_path / "stopped.py", CellStore(tmp_path / "store")
     script.write_text(STOPPED)
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}:{root}"}
@@ -302,4 +326,4 @@ def test_ctrl_c_stops_all_processes_with_their_checkpoints_written(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         work([one], store, "cpu", time.time(), until_it_goes_on)
-    assert any("it goes on after round" in m[2] for m in messages if m[0] == "note")
+    assert any("it resumes after round" in m[2] for m in messages if m[0] == "note")

@@ -2,22 +2,22 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pydantic", reason="the extra sim is not installed")
+pytest.importorskip("torch", reason="mpt.experiments needs torch, which is not installed")
 
-from mpt.experiments.cells import Store
+from mpt.experiments.cells import CellStore
 from mpt.experiments.claims import BASELINES, CLAIMS, beats_baselines
-from mpt.experiments.plans import PAPER, Lab, Wanted
-from mpt.experiments.results import Outcome, Results
-from mpt.tables import Tables
+from mpt.experiments.plans import PAPER, CellSpec, Grid
+from mpt.experiments.results import CellOutcome, Results
+from mpt.runs.tables import Tables
 
-WANTED = [Wanted(remaining=0.01), Wanted(remaining=0.02)]
+WANTED = [CellSpec(remaining=0.01), CellSpec(remaining=0.02)]
 
 
 class Made(Results):
     """Results whose outcomes are given."""
 
     def __init__(self, outcomes):
-        super().__init__(Lab(PAPER, {}, 1), Store(Path("none")))
+        super().__init__(Grid(PAPER, {}, 1), CellStore(Path("none")))
         object.__setattr__(self, "outcomes", outcomes)
 
     def of(self, wanted):
@@ -26,11 +26,12 @@ class Made(Results):
 
 def outcome(depart_at=15, **last):
     methods = dict.fromkeys(BASELINES, 0.1) | {name.replace("_", "-"): value for name, value in last.items()}
-    return Outcome(
+    return CellOutcome(
         Tables(metrics=tuple(
-            {"seed": 0, "round": n, "method": m, "rare_f1": v if n == 100 else 0.5, "prototype_distance": 1.0}
+            {"seed": 0, "round": n, "method": m, "readout": "mahalanobis", "class": "truck",
+             "f1": v if n == 100 else 0.5, "prototype_distance": 1.0}
             for m, v in methods.items() for n in (15, 50, 100)
-        )), depart_at, 100,
+        )), "truck", depart_at, 100,
     )  # fmt: skip
 
 
@@ -60,11 +61,11 @@ def judge(text, results):
 
 
 def test_single_claims():
-    cells = {Wanted(remaining=0.01): outcome(mpt=0.5, oracle=0.4, oracle_train=0.6), Wanted(): outcome(mpt=0.2)}
+    cells = {CellSpec(remaining=0.01): outcome(mpt=0.5, oracle=0.4, oracle_train=0.6), CellSpec(): outcome(mpt=0.2)}
     assert judge("MPT exceeds the oracle at 1%", Made(cells)).status == "agrees"
     assert judge("The frozen prototype degrades progressively", Made(cells)).status == "agrees"
     assert judge("Holding out beats training on the remaining samples", Made(cells)).status == "not run"
-    cells[Wanted()] = outcome(**{"mpt": 0.2, "mpt:trained": 0.3})
+    cells[CellSpec()] = outcome(**{"mpt": 0.2, "mpt:trained": 0.3})
     assert judge("Holding out beats training on the remaining samples", Made(cells)).status == "does not"
-    swept = {Wanted(): outcome(mpt=0.2), Wanted(study="departure", depart_at=5): outcome(5, mpt=0.5)}
+    swept = {CellSpec(): outcome(mpt=0.2), CellSpec(study="departure", depart_at=5): outcome(5, mpt=0.5)}
     assert judge("The round of the departure has no effect", Made(swept)).status == "does not"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pydantic", reason="the extra sim is not installed")
+pytest.importorskip("torch", reason="mpt.experiments needs torch, which is not installed")
 
 from mpt.experiments import paper
 from mpt.experiments.claims import CLAIMS

@@ -1,9 +1,7 @@
 import pytest
 
-pytest.importorskip("pydantic", reason="the extra sim is not installed")
-
-from mpt.config import ConfigError
 from mpt.experiments.sets import Source, parse_sources
+from mpt.runs.config import ConfigError
 
 
 def test_a_source_is_set_dataset_and_rare_class_after_the_last_colon():

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
 
 torch = pytest.importorskip("torch", reason="mpt.federation needs torch, which is not installed")
+
+from threadpoolctl import threadpool_info
 
 from mpt.federation.background import SMALL, Background, few_threads
 

@@ -13,7 +13,6 @@ from mpt.federation.engine import Federation, run
 from mpt.federation.features import Features
 from mpt.federation.metrics import confusion_matrix
 from mpt.federation.plan import Plan
-from mpt.learning import Settings
 from mpt.methods import MethodError
 from mpt.methods.icarl import Cosine
 from mpt.methods.simple import Linear
@@ -74,7 +73,7 @@ def test_on_a_gpu_rows_are_those_of_the_reference_loop(dataset):
         rounds=4,
         depart_at=2,
         eval_every=1,
-        settings=Settings(epochs=1),
+        epochs=1,
         precision="float32",
     )
     still = run(dataset, replace(plan, engine="plain"), trainer=Spy())

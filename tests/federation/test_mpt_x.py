@@ -1,4 +1,4 @@
-"""MPT-X in whole federations: vehicles that come and go after the departure, and a run that goes on."""
+"""MPT-X in whole federations: vehicles that come and go after the departure, and a run that is resumed."""
 
 import pickle
 from dataclasses import replace
@@ -11,9 +11,8 @@ torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 from mpt.core import NearestClassMean
 from mpt.data import load
 from mpt.federation.engine import Federation, rounds, run
-from mpt.scenario import parse_events
 
-from .test_engine import PLAN, without_seconds
+from .test_engine import PLAN, plain, without_seconds
 
 PLAN_X = replace(PLAN, methods=("mpt-x", "mpt", "frozen"), rounds=6)
 
@@ -38,8 +37,7 @@ def test_what_does_not_change_is_sent_once(whole):
 
 
 def test_vehicles_that_leave_return_or_join_after_the_departure_are_counted(dataset, whole):
-    events = parse_events("leave 0 after 3, join 0 at 5")
-    rows = run(dataset, replace(PLAN_X, events=events))
+    rows = run(dataset, replace(PLAN_X, events="leave 0 after 3, join 0 at 5"))
     sent, usual = costs(rows), costs(whole)
     assert sent[4] < usual[4]
     assert sent[5] > sent[6] == usual[6]
@@ -48,10 +46,10 @@ def test_vehicles_that_leave_return_or_join_after_the_departure_are_counted(data
     assert distances["mpt-x"] < distances["frozen"]
 
 
-def test_a_run_that_goes_on_from_what_was_kept_gives_the_same_rows(dataset, whole):
+def test_a_run_that_is_resumed_from_what_was_kept_gives_the_same_rows(dataset, whole):
     federation = Federation(dataset, PLAN_X, torch.device("cpu"))
     middle = next(state for state, _ in rounds(federation, federation.start()) if state.round == 4)
-    resumed = replace(middle, kept=pickle.loads(pickle.dumps(middle.kept)))
+    resumed = replace(middle, method_states=pickle.loads(pickle.dumps(middle.method_states)))
     again = Federation(dataset, PLAN_X, torch.device("cpu"))
     new = [row for _, some in rounds(again, resumed) for row in some]
     assert list(map(without_seconds, new)) == [without_seconds(row) for row in whole if row.round > 4]
@@ -59,7 +57,7 @@ def test_a_run_that_goes_on_from_what_was_kept_gives_the_same_rows(dataset, whol
 
 def test_only_a_class_that_is_gone_is_read_out_further_out(dataset, whole, monkeypatch):
     plan = replace(
-        PLAN_X, methods=("mpt-x", "mpt-x:in-place", "oracle-train:outward"), readouts=("mahalanobis", "cosine")
+        PLAN_X, methods=("mpt-x", "mpt-x:in-place", "oracle-train:outward"), readout=("mahalanobis", "cosine")
     )
     calls, outwards = [], NearestClassMean.outwards
 
@@ -75,17 +73,17 @@ def test_only_a_class_that_is_gone_is_read_out_further_out(dataset, whole, monke
     assert [(r.prototype_distance, r.span_errors) for r in one] == [
         (r.prototype_distance, r.span_errors) for r in other
     ]
-    cosine = [[str(r.scores) for r in rows if r.readout == "cosine"] for rows in (one, other)]
+    cosine = [[plain(r.scores) for r in rows if r.readout == "cosine"] for rows in (one, other)]
     assert cosine[0] == cosine[1]
-    before = [[str(r.scores) for r in rows if r.round <= plan.depart_at] for rows in (one, other)]
+    before = [[plain(r.scores) for r in rows if r.round <= plan.depart_at] for rows in (one, other)]
     assert before[0] == before[1]
-    mine = [str(r.scores) for r in one if r.readout == "mahalanobis"]
-    assert mine == [str(r.scores) for r in whole if r.method == "mpt-x"]
+    mine = [plain(r.scores) for r in one if r.readout == "mahalanobis"]
+    assert mine == [plain(r.scores) for r in whole if r.method == "mpt-x"]
 
 
 def test_what_is_scored_is_the_readout_that_was_moved(dataset, monkeypatch):
     monkeypatch.setattr(NearestClassMean, "outwards", lambda self, c: self.with_prototypes(self.prototypes + 1e6))
     plan = replace(PLAN_X, methods=("mpt-x", "mpt-x:in-place"))
     after = [row for row in run(dataset, plan) if row.round > plan.depart_at]
-    moved, plain = ([str(r.scores) for r in after if r.method == name] for name in plan.methods)
-    assert all(one != other for one, other in zip(moved, plain, strict=True))
+    moved, in_place = ([plain(r.scores) for r in after if r.method == name] for name in plan.methods)
+    assert all(one != other for one, other in zip(moved, in_place, strict=True))

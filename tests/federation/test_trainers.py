@@ -7,18 +7,20 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from mpt.federation.jobs import Job, train_plain
 from mpt.federation.trainers import (
-    GraphedTrainer,
-    StackedTrainer,
+    CudaGraphTrainer,
+    TritonTrainer,
     fast_trainer,
     stackable,
     train_channels_last,
     train_side_by_side,
 )
-from mpt.federation.trainings import Job, Samples, train_plain
-from mpt.learning import LearningError, Settings, build
+from mpt.learning import FedLC, LearningError, Samples, TrainingSettings, build, cross_entropy
 from mpt.learning.backbones.classifier import Classifier
 from mpt.learning.backbones.cnn3 import CNN3
+
+pytestmark = pytest.mark.usefixtures("two_threads")
 
 SIDE, CLASSES = 8, 4
 
@@ -54,8 +56,8 @@ def jobs(start, settings):
     """Two jobs: vehicles with several samples, one and none; and fewer vehicles with FedLC's loss."""
     held = {3: samples(9), 5: samples(12), 7: samples(1), 8: samples(0)}
     return [
-        Job(start, held, settings, 0, 1, False),
-        Job(start, {v: held[v] for v in (3, 5)}, settings, 1, 1, True),
+        Job(start, held, settings, 0, 1, cross_entropy),
+        Job(start, {v: held[v] for v in (3, 5)}, settings, 1, 1, FedLC()),
     ]
 
 
@@ -69,10 +71,10 @@ def furthest(left, right, start):
 @pytest.mark.slow
 @pytest.mark.parametrize("most", [None, 2])
 def test_stacked_gives_the_same_models(interpreted, most):
-    made, settings = model(), Settings(epochs=1, batch_size=8, lr=0.05, augment="crop-flip")
+    made, settings = model(), TrainingSettings(epochs=1, batch_size=8, lr=0.05, augment="crop-flip")
     start = {name: tensor.clone() for name, tensor in made.state_dict().items()}
     work = jobs(start, settings)
-    plain, stacked = train_plain(made, work), StackedTrainer("float32", most)(made, work)
+    plain, stacked = train_plain(made, work), TritonTrainer("float32", most)(made, work)
     for left, right in zip(stacked, plain, strict=True):
         assert left.keys() == right.keys()
         assert furthest(left, right, start) < 1e-5
@@ -82,10 +84,10 @@ def test_stacked_gives_the_same_models(interpreted, most):
 
 
 def test_memory_of_a_stack_is_what_its_buffers_take(interpreted):
-    from mpt.learning.stacked.layout import Layout  # noqa: PLC0415
-    from mpt.learning.stacked.stack import bytes_a_vehicle  # noqa: PLC0415
+    from mpt.learning.triton_stack.layout import Layout  # noqa: PLC0415
+    from mpt.learning.triton_stack.stack import bytes_a_vehicle  # noqa: PLC0415
 
-    settings = Settings(batch_size=64)
+    settings = TrainingSettings(batch_size=64)
     maps = 64 * (32 * 32 * 32 + 16 * 16 * 64 + 8 * 8 * 128)
     for dtype, size in ((torch.bfloat16, 2), (torch.float32, 4)):
         taken = bytes_a_vehicle(Layout(3, 10), settings, 32, dtype)
@@ -95,21 +97,21 @@ def test_memory_of_a_stack_is_what_its_buffers_take(interpreted):
 def test_stacked_refuses_jobs_that_differ_in_settings():
     made = model()
     start = dict(made.state_dict())
-    work = [Job(start, {1: samples(4)}, Settings(epochs=e), 0, 1, False) for e in (1, 2)]
+    work = [Job(start, {1: samples(4)}, TrainingSettings(epochs=e), 0, 1) for e in (1, 2)]
     with pytest.raises(LearningError, match="settings differ"):
-        StackedTrainer("float32")(made, work)
+        TritonTrainer("float32")(made, work)
 
 
 @pytest.mark.parametrize("fast", [train_channels_last, train_side_by_side])
 def test_on_a_cpu_the_models_are_the_same_after_two_rounds(fast):
-    made, settings = model(), Settings(epochs=1, batch_size=8, lr=0.05)
+    made, settings = model(), TrainingSettings(epochs=1, batch_size=8, lr=0.05)
     start = {name: tensor.clone() for name, tensor in made.state_dict().items()}
     ended = {}
     for trainer in (train_plain, fast):
         states = [start, start]
         for number in (1, 2):
             work = [
-                Job(state, job.vehicles, settings, job.seed, number, job.calibrates)
+                Job(state, job.vehicles, settings, job.seed, number, job.loss)
                 for state, job in zip(states, jobs(start, settings), strict=True)
             ]
             states = trainer(made, work)
@@ -120,7 +122,7 @@ def test_on_a_cpu_the_models_are_the_same_after_two_rounds(fast):
 
 
 def test_side_by_side_repeats_bitwise_and_leaves_torch_as_it_was():
-    made, settings = model(), Settings(epochs=1, batch_size=8, lr=0.05)
+    made, settings = model(), TrainingSettings(epochs=1, batch_size=8, lr=0.05)
     start = {name: tensor.clone() for name, tensor in made.state_dict().items()}
     threads, drawn = torch.get_num_threads(), torch.get_rng_state()
     states = [train_side_by_side(made, jobs(start, settings)) for _ in range(3)]
@@ -135,39 +137,39 @@ def test_a_model_with_dropout_is_not_trained_side_by_side():
     torch.manual_seed(0)
     backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(3 * SIDE**2, 16))
     noisy = Classifier(backbone, 16, num_classes=CLASSES, in_channels=3, image_size=SIDE)
-    assert fast_trainer(noisy, Settings()) is train_channels_last
+    assert fast_trainer(noisy, TrainingSettings()) is train_channels_last
 
 
 def test_side_by_side_refuses_a_round_without_samples():
     made = model()
-    work = [Job(dict(made.state_dict()), {1: samples(0)}, Settings(), 0, 1, False)]
+    work = [Job(dict(made.state_dict()), {1: samples(0)}, TrainingSettings(), 0, 1)]
     with pytest.raises(LearningError, match="sum is 0"):
         train_side_by_side(made, work)
 
 
 def test_the_choice_of_a_trainer():
-    settings = Settings()
+    settings = TrainingSettings()
     small = build("cnn3", num_classes=10, in_channels=3, image_size=32, seed=0)
     assert fast_trainer(small, settings) is train_side_by_side
     assert not stackable(build("cnn3", num_classes=10, in_channels=3, image_size=30, seed=0), settings)
     assert not stackable(build("cnn3", num_classes=200, in_channels=3, image_size=32, seed=0), settings)
-    assert not stackable(small, Settings(batch_size=512))
+    assert not stackable(small, TrainingSettings(batch_size=512))
     assert not stackable(build("vit-tiny", num_classes=10, in_channels=3, image_size=32, seed=0), settings)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 @pytest.mark.parametrize(("precision", "near"), [("float32", 1e-2), ("tf32", 0.1), ("bfloat16", 0.3)])
-@pytest.mark.parametrize("kind", [StackedTrainer, GraphedTrainer])
+@pytest.mark.parametrize("kind", [TritonTrainer, CudaGraphTrainer])
 def test_on_a_gpu(kind, precision, near):
     made = build("cnn3", num_classes=CLASSES, in_channels=3, image_size=32, seed=0).cuda()
-    settings = Settings(epochs=1, batch_size=16)
+    settings = TrainingSettings(epochs=1, batch_size=16)
     start = {name: tensor.clone() for name, tensor in made.state_dict().items()}
     rng = np.random.default_rng(0)
     held = {}
     for vehicle, n in {1: 40, 2: 25}.items():
         images = torch.from_numpy(rng.integers(0, 256, (n, 3, 32, 32), dtype=np.uint8)).cuda()
         held[vehicle] = Samples(images, torch.from_numpy(rng.integers(0, CLASSES, n)).cuda())
-    work = [Job(start, held, settings, 0, 1, False)]
+    work = [Job(start, held, settings, 0, 1, cross_entropy)]
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         plain = train_plain(made, work)[0]
     fast = kind(precision)(made, work)[0]

@@ -1,15 +1,22 @@
 """A server and its vehicles in one process, for tests: four of them, of which the last holds the trucks."""
 
+import pytest
+
+pytest.importorskip("torch", reason="the extra sim is not installed")
+
 from mpt.fleet import Tracker
 from mpt.fleet.exchange import Failure
-from mpt.fleet.holdings import shared
 from mpt.fleet.local import LocalTransport
-from mpt.fleet.server import Rules, Server
+from mpt.fleet.local_data import shared
+from mpt.fleet.policy import RoundPolicy
+from mpt.fleet.server import Server
 from mpt.fleet.vehicle import Vehicle, arrays
-from mpt.learning import Settings, build
+from mpt.learning import TrainingSettings, build
 
 TRUCK, VEHICLES, OWNER = 2, 4, 3
-TRAINING = Settings(epochs=1, batch_size=16)
+AS_TRAINED = {"epochs": 1, "batch_size": 16}
+"""The same for a `Plan`."""
+TRAINING = TrainingSettings(**AS_TRAINED)
 
 
 def fresh(dataset):
@@ -20,7 +27,7 @@ def server(dataset, answers, method="mpt", **given):
     model = fresh(dataset)
     tracker = Tracker(num_classes=dataset.num_classes, dim=model.dim, watch=(TRUCK,), grace=1, method=method)
     transport = answers if isinstance(answers, LocalTransport) else LocalTransport(answers)
-    given = {"rules": Rules(wait=0.2, tries=2), **given}
+    given = {"policy": RoundPolicy(timeout=0.2, max_attempts=2), **given}
     return Server(model, arrays(model.state_dict()), tracker, transport, **given)
 
 

@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-for package in ("typer", "rich", "pydantic"):
+for package in ("typer", "rich"):
     pytest.importorskip(package, reason="the extra sim is not installed")
 
 from typer.testing import CliRunner
 
-from mpt.commands import app
+from mpt.cli.main import app
 from mpt.fleet import FleetError, Tracker, open_store
 from mpt.fleet.approvals import file_of, read_approvals, take_approvals
 from mpt.fleet.approve import approve

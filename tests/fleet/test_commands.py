@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-for package in ("typer", "rich", "pydantic"):
+for package in ("typer", "rich"):
     pytest.importorskip(package, reason="the extra sim is not installed")
 
 from typer.testing import CliRunner
 
-from mpt.commands import app
+from mpt.cli.main import app
 from mpt.fleet.store import TRACKER, open_store
 from tests.tracking.fleets import RARE, C, Fleet, paper_fleet, tracker
 
@@ -85,6 +85,6 @@ def test_status_of_nothing(tmp_path):
 
 def test_neither_the_fleet_nor_its_commands_need_torch_or_flower():
     code = "import sys, mpt.fleet{}; print(*sorted({{n.partition('.')[0] for n in sys.modules}}))"
-    for more, allowed in (("", set()), (", mpt.commands", {"typer", "rich", "pydantic"})):
+    for more, allowed in (("", set()), (", mpt.cli.main", {"typer", "rich"})):
         done = subprocess.run([sys.executable, "-c", code.format(more)], capture_output=True, text=True, check=True)
         assert not set(done.stdout.split()) & ({"torch", "flwr", "ray", "typer", "rich", "pydantic"} - allowed)

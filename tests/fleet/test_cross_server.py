@@ -11,35 +11,36 @@ from mpt.federation.engine import Federation
 from mpt.federation.plan import Plan
 from mpt.fleet import Tracker
 from mpt.fleet.exchange import Ask, Failure, fingerprint, nbytes
-from mpt.fleet.holdings import shared
 from mpt.fleet.local import LocalTransport
-from mpt.fleet.server import Rules, Server
+from mpt.fleet.local_data import shared
+from mpt.fleet.policy import RoundPolicy
+from mpt.fleet.server import Server
 from mpt.fleet.store import FileStore
 from mpt.fleet.vehicle import Vehicle, arrays, tensors
 from mpt.methods.mpt_x import MptX
 from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.question import Question, parts
-from tests.fleet.served import OWNER, TRAINING, TRUCK, VEHICLES, answering, fresh
+from tests.fleet.served import AS_TRAINED, OWNER, TRAINING, TRUCK, VEHICLES, answering, fresh
 
 ROUNDS = 5
 pytestmark = pytest.mark.usefixtures("one_thread", "in_float32")
 
 
 @pytest.fixture(scope="module")
-def holdings(dataset):
+def local_data(dataset):
     return [shared(dataset, v, VEHICLES, rare="truck", remaining=0.1, seed=0) for v in range(VEHICLES)]
 
 
-def new_vehicles(dataset, holdings):
+def new_vehicles(dataset, local_data):
     """Vehicles that remember nothing."""
     model = fresh(dataset)
-    return [Vehicle(str(v), model, samples, TRAINING) for v, samples in enumerate(holdings)]
+    return [Vehicle(str(v), model, samples, TRAINING) for v, samples in enumerate(local_data)]
 
 
 def server(dataset, answers, **given):
     model = fresh(dataset)
     tracker = Tracker(num_classes=dataset.num_classes, dim=model.dim, watch=(TRUCK,), grace=1, method="mpt-x")
-    given = {"rules": Rules(wait=0.2, tries=2), **given}
+    given = {"policy": RoundPolicy(timeout=0.2, max_attempts=2), **given}
     return Server(model, arrays(model.state_dict()), tracker, LocalTransport(answers), **given)
 
 
@@ -57,9 +58,9 @@ def vanishing(vehicle, rounds):
 
 
 @pytest.fixture(scope="module")
-def calm(dataset, holdings):
+def calm(dataset, local_data):
     """Undisturbed rounds after an announced leave."""
-    return list(server(dataset, everybody(new_vehicles(dataset, holdings))).rounds(ROUNDS))
+    return list(server(dataset, everybody(new_vehicles(dataset, local_data))).rounds(ROUNDS))
 
 
 @dataclass(frozen=True)
@@ -68,17 +69,17 @@ class Noted(MptX):
 
     given: dict = field(default_factory=dict)
 
-    def track(self, kept, now):
-        kept, prototype = super().track(kept, now)
-        self.given[now.round] = prototype, now.notes
-        return kept, prototype
+    def track(self, state, context):
+        state, prototype = super().track(state, context)
+        self.given[context.round] = prototype, context.notes
+        return state, prototype
 
 
 def test_it_gives_what_the_one_machine_engine_gives(dataset, calm):
     """With the same global models; the engine sends float32 about other origins."""
     plan = Plan(
         rare=TRUCK, methods=("mpt-x",), vehicles=VEHICLES, remaining=0.1, rounds=ROUNDS, depart_at=2, eval_every=1,
-        settings=TRAINING, engine="plain",
+        **AS_TRAINED, engine="plain",
     )  # fmt: skip
     method = Noted()
     federation = Federation(dataset, plan, torch.device("cpu"), methods=[method])
@@ -95,9 +96,9 @@ def test_it_gives_what_the_one_machine_engine_gives(dataset, calm):
         np.testing.assert_array_equal(finished.outcome.prototypes[TRUCK], made.prototype)
 
 
-def test_reference_models_go_only_to_those_who_lack_them(dataset, holdings, calm):
+def test_reference_models_go_only_to_those_who_lack_them(dataset, local_data, calm):
     """One vehicle forgets everything before round 4, another joins in it."""
-    vehicles, asked = new_vehicles(dataset, holdings), []
+    vehicles, asked = new_vehicles(dataset, local_data), []
 
     def recording(vehicle, *, after=0, forgets=0):
         def answer(ask):
@@ -119,7 +120,7 @@ def test_reference_models_go_only_to_those_who_lack_them(dataset, holdings, calm
     assert all(models == [2] for number, name, models in asked if number == 5 and name != "2")
     down = [f.bytes_down for f in rounds]
     assert down[4] - down[3] == 2 * nbytes(calm[0].model)
-    trucks = [int((samples.labels == TRUCK).sum()) for samples in holdings]
+    trucks = [int((samples.labels == TRUCK).sum()) for samples in local_data]
     stay = sum(trucks[:OWNER])
     expected = [stay, stay - trucks[1], stay + trucks[0]]
     assert [f.outcome.reconstructions[TRUCK].samples for f in rounds[2:]] == expected
@@ -127,10 +128,10 @@ def test_reference_models_go_only_to_those_who_lack_them(dataset, holdings, calm
     assert running.tracker.lacking == {}
 
 
-def test_one_that_returns_gets_the_model_that_it_has_missed(dataset, holdings):
-    vehicles = new_vehicles(dataset, holdings)
+def test_one_that_returns_gets_the_model_that_it_has_missed(dataset, local_data):
+    vehicles = new_vehicles(dataset, local_data)
     rounds = list(server(dataset, everybody(vehicles, _1=vanishing(vehicles[1], [2]))).rounds(4))
-    trucks = [int((samples.labels == TRUCK).sum()) for samples in holdings]
+    trucks = [int((samples.labels == TRUCK).sum()) for samples in local_data]
     found = [f.outcome.reconstructions[TRUCK] for f in rounds[2:]]
     assert [made.samples for made in found] == [trucks[0] + trucks[2], sum(trucks[:OWNER])]
     assert all(made.verdict is not None for made in found)
@@ -138,8 +139,8 @@ def test_one_that_returns_gets_the_model_that_it_has_missed(dataset, holdings):
     assert down[3] - down[2] == nbytes(rounds[0].model)
 
 
-def test_one_that_forgot_is_in_again_as_if_it_had_not(dataset, holdings, calm):
-    vehicles = new_vehicles(dataset, holdings)
+def test_one_that_forgot_is_in_again_as_if_it_had_not(dataset, local_data, calm):
+    vehicles = new_vehicles(dataset, local_data)
 
     def forgetful(ask):
         if ask.kind == "report" and ask.round == 4:
@@ -153,8 +154,8 @@ def test_one_that_forgot_is_in_again_as_if_it_had_not(dataset, holdings, calm):
     assert rounds[3].outcome.reconstructions[TRUCK].verdict is not None
 
 
-def test_where_all_have_forgotten_it_is_as_in_mpt_for_one_round(dataset, holdings, calm):
-    vehicles = new_vehicles(dataset, holdings)
+def test_where_all_have_forgotten_it_is_as_in_mpt_for_one_round(dataset, local_data, calm):
+    vehicles = new_vehicles(dataset, local_data)
 
     def forgetful(vehicle):
         def answer(ask):
@@ -175,16 +176,16 @@ def without_a_word(vehicles):
 
 
 @pytest.fixture(scope="module")
-def silent(dataset, holdings):
+def silent(dataset, local_data):
     """Undisturbed rounds after a departure without a word."""
-    return list(server(dataset, without_a_word(new_vehicles(dataset, holdings))).rounds(ROUNDS))
+    return list(server(dataset, without_a_word(new_vehicles(dataset, local_data))).rounds(ROUNDS))
 
 
 @pytest.mark.parametrize(
     ("crash", "leave", "forget"),
     [(3, "announced", True), (3, "silent", True), (4, "silent", True), (4, "silent", False)],
 )
-def test_killed_it_goes_on_to_the_same_result(dataset, holdings, calm, silent, tmp_path, crash, leave, forget):
+def test_killed_it_resumes_to_the_same_result(dataset, local_data, calm, silent, tmp_path, crash, leave, forget):
     """Also where the vehicles have lost all they kept, as in a new run of Flower; round `crash` is redone."""
     whole, answers = (calm, everybody) if leave == "announced" else (silent, without_a_word)
 
@@ -204,11 +205,11 @@ def test_killed_it_goes_on_to_the_same_result(dataset, holdings, calm, silent, t
             return self.store.latest()
 
     assert whole[-1].outcome.reconstructions[TRUCK].verdict is not None
-    vehicles = new_vehicles(dataset, holdings)
+    vehicles = new_vehicles(dataset, local_data)
     with pytest.raises(CrashError):
         list(server(dataset, answers(vehicles), store=Crashing()).rounds(ROUNDS))
     if forget:
-        vehicles = new_vehicles(dataset, holdings)
+        vehicles = new_vehicles(dataset, local_data)
     again = server(dataset, answers(vehicles), store=FileStore(tmp_path))
     assert again.resume() == crash - 1
     for resumed, undisturbed in zip(again.rounds(ROUNDS), whole[crash - 1 :], strict=True):
@@ -229,9 +230,9 @@ def report(dataset, vehicle, number, model, references, models=()):
     return parts(vehicle.answer(ask).answer)[1]
 
 
-def test_a_round_that_was_done_twice_has_one_model(dataset, holdings, calm):
+def test_a_round_that_was_done_twice_has_one_model(dataset, local_data, calm):
     """A server that went back trains round 3 again; features under the first round 3 are not those."""
-    vehicle = new_vehicles(dataset, holdings)[0]
+    vehicle = new_vehicles(dataset, local_data)[0]
     first, second = calm[2].model, calm[3].model
     report(dataset, vehicle, 3, first, {})
     assert report(dataset, vehicle, 4, calm[4].model, {3: second}) == {}
@@ -241,8 +242,8 @@ def test_a_round_that_was_done_twice_has_one_model(dataset, holdings, calm):
     assert report(dataset, vehicle, 5, calm[4].model, {3: second}) == {0: right}
 
 
-def test_other_samples_are_not_those_that_were_embedded(dataset, holdings, calm):
-    vehicle = new_vehicles(dataset, holdings)[0]
+def test_other_samples_are_not_those_that_were_embedded(dataset, local_data, calm):
+    vehicle = new_vehicles(dataset, local_data)[0]
     report(dataset, vehicle, 3, calm[2].model, {})
     samples = vehicle.samples
     changed = replace(vehicle, samples=replace(samples, images=255 - samples.images))
@@ -251,8 +252,8 @@ def test_other_samples_are_not_those_that_were_embedded(dataset, holdings, calm)
     assert report(dataset, changed, 5, calm[3].model, {3: calm[2].model}, {3: calm[2].model}.items())
 
 
-def test_a_vehicle_keeps_no_more_than_it_may_be_asked_for(dataset, holdings, calm):
-    vehicle = new_vehicles(dataset, holdings)[0]
+def test_a_vehicle_keeps_no_more_than_it_may_be_asked_for(dataset, local_data, calm):
+    vehicle = new_vehicles(dataset, local_data)[0]
     for number in range(1, 6):
         report(dataset, vehicle, number, calm[number - 1].model, {1: calm[0].model} if number > 1 else {})
     assert len(vehicle.memory) == 3
@@ -262,8 +263,8 @@ def test_a_vehicle_keeps_no_more_than_it_may_be_asked_for(dataset, holdings, cal
     assert all(kept.dtype == np.float32 for kept in vehicle.memory.values())
 
 
-def test_without_cross_nothing_is_kept(dataset, holdings):
-    vehicles = new_vehicles(dataset, holdings)
+def test_without_cross_nothing_is_kept(dataset, local_data):
+    vehicles = new_vehicles(dataset, local_data)
     running = server(dataset, everybody(vehicles))
     running.tracker = Tracker(num_classes=dataset.num_classes, dim=vehicles[0].model.dim, watch=(TRUCK,))
     list(running.rounds(3))
@@ -272,7 +273,7 @@ def test_without_cross_nothing_is_kept(dataset, holdings):
     assert sorted(running.checkpoint()) == ["key", "model", "nodes", "scores", "tracker"]
 
 
-def test_the_checkpoint_has_the_reference_models_once(dataset, holdings):
-    running = server(dataset, everybody(new_vehicles(dataset, holdings)))
+def test_the_checkpoint_has_the_reference_models_once(dataset, local_data):
+    running = server(dataset, everybody(new_vehicles(dataset, local_data)))
     list(running.rounds(4))
     assert sorted(running.checkpoint()) == ["key", "model", "model of round 2", "nodes", "scores", "tracker"]

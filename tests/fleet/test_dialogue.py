@@ -12,7 +12,7 @@ from mpt.fleet.exchange import Failure
 from mpt.fleet.store import FileStore
 from mpt.methods import find_part
 from mpt.protocol.further import is_further
-from mpt.tracking import keeping
+from mpt.tracking import method_state
 from tests.fleet.served import OWNER, TRUCK, answering, new_vehicles, server
 
 METHOD = "tests/fleet/two_questions.py:Shrunk"
@@ -45,10 +45,10 @@ def test_a_method_with_two_questions_of_ones_own(dataset):
     rounds = list(running.rounds(4))
     assert [kind for r, kind in heard if r == 2] == ["train", "report"]
     assert [kind for r, kind in heard if r == 3] == ["train", "report", "report"]
-    kept = keeping.from_bytes(running.tracker.state.tracked[TRUCK].kept, running.tracker.settings.speaks)
+    state = method_state.from_bytes(running.tracker.state.tracked[TRUCK].method_state, running.tracker.settings.speaks)
     for finished in rounds[2:]:
         assert finished.outcome.tracked == (TRUCK,)
-        assert (finished.outcome.prototypes[TRUCK] > kept.prototype).all()
+        assert (finished.outcome.prototypes[TRUCK] > state.prototype).all()
 
 
 def test_who_vanishes_between_two_questions_was_not_there(dataset):
@@ -72,7 +72,7 @@ def test_who_vanishes_between_two_questions_was_not_there(dataset):
     assert any("not question 2" in problem for problem in first.outcome.problems)
 
 
-def test_it_goes_on_from_a_checkpoint(dataset, tmp_path):
+def test_it_resumes_from_a_checkpoint(dataset, tmp_path):
     whole = [r.outcome.prototypes for r in server(dataset, five(dataset), METHOD).rounds(4)]
     store = FileStore(tmp_path)
     list(server(dataset, five(dataset), METHOD, store=store).rounds(3))

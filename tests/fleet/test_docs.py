@@ -4,7 +4,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from mpt.fleet import Settings
+from mpt.fleet import TrackerSettings
 
 DOCS = Path(__file__).parents[2] / "docs" / "fleet.md"
 
@@ -26,7 +26,7 @@ def test_the_code_runs_and_prints_what_it_says(tmp_path, monkeypatch, capsys):
 
 def test_every_setting_and_decision_is_described():
     text = DOCS.read_text()
-    assert all(f"`{field.name}`" in text for field in fields(Settings))
+    assert all(f"`{field.name}`" in text for field in fields(TrackerSettings))
     house = DOCS.parents[1] / "src" / "mpt"
     source = "".join(path.read_text() for room in ("fleet", "tracking") for path in (house / room).glob("*.py"))
     decided = set(re.findall(r'Decision\([a-z.]+, "([a-z-]+)"', source)) | {

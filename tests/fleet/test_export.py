@@ -5,22 +5,24 @@ import json
 import numpy as np
 import pytest
 
-for package in ("torch", "typer", "rich", "pydantic"):
+for package in ("torch", "typer", "rich"):
     pytest.importorskip(package, reason="the extra sim is not installed")
 
 import torch
 from typer.testing import CliRunner
 
-from mpt.commands import app
+from mpt.cli.main import app
 from mpt.data import load as load_dataset
+from mpt.export import formats, write_model
+from mpt.export.formats import METADATA
+from mpt.export.model import Deployed
 from mpt.fleet import Tracker, open_store
-from mpt.fleet import export as exporting
-from mpt.fleet.export import METADATA, Deployed, default_name, export, read
-from mpt.fleet.holdings import samples
-from mpt.fleet.kept import packed
+from mpt.fleet.export import default_name, deployable
+from mpt.fleet.local_data import samples
+from mpt.fleet.reference_models import packed
 from mpt.fleet.store import TRACKER
 from mpt.fleet.vehicle import arrays
-from mpt.learning import Settings, build, embed, generator, train
+from mpt.learning import TrainingSettings, build, embed, generator, train
 from mpt.tracking.prototypes import readout_of
 
 SIZE, RARE, GONE = 28, 2, 5
@@ -43,7 +45,9 @@ def payload(road, backbone, *, epochs=1, method="mpt", rounds=3):
     owner[labels == GONE] = -1
     outcome = None
     for number in range(1, rounds + 1):
-        train(model, held.images, held.labels, Settings(epochs=epochs), generator=generator(0, "training", number))
+        train(
+            model, held.images, held.labels, TrainingSettings(epochs=epochs), generator=generator(0, "training", number)
+        )
         features, request = embed(model, held.images).double().numpy(), tracker.request()
         there = (0, 1, 2) if number < 3 else (1, 2)
         outcome = tracker.close({str(v): request.answer(features[owner == v], labels[owner == v]) for v in there})
@@ -72,10 +76,14 @@ def call(*arguments):
 def test_the_store_gives_the_servers_readout(trained):
     where, _, outcome = trained
     assert list(outcome.reconstructions) == [RARE]
-    found = read(open_store(where))
-    assert np.array_equal(found.readout.prototypes, outcome.readout.prototypes, equal_nan=True)
-    assert np.array_equal(found.readout.covariance, outcome.readout.covariance)
-    assert found.readout.cov_ridge == outcome.readout.cov_ridge
+    found = deployable(open_store(where))
+    weight, bias = outcome.readout.to_linear()
+    assert np.array_equal(found.weight, weight)
+    assert np.array_equal(found.bias, bias)
+    readout = readout_of(Tracker.from_bytes(open_store(where).latest().payload[TRACKER]).state)
+    assert np.array_equal(readout.prototypes, outcome.readout.prototypes, equal_nan=True)
+    assert np.array_equal(readout.covariance, outcome.readout.covariance)
+    assert readout.cov_ridge == outcome.readout.cov_ridge
 
 
 def test_torchscript_predicts_what_the_readout_predicts(trained, test_images, tmp_path):
@@ -131,7 +139,7 @@ def test_every_backbone_in_both_formats(backbone, road, test_images, tmp_path):
     store.save(3, parts)
     expected = outcome.readout.predict(embed(model, some).double().numpy())
     for kind in ("onnx", "torchscript"):
-        export(store, kind, tmp_path / kind)
+        write_model(deployable(store), kind, tmp_path / kind)
     session = runtime.InferenceSession(tmp_path / "onnx")
     assert np.array_equal(session.run(None, {"images": some.numpy()})[0].argmax(1), expected)
     assert np.array_equal(torch.jit.load(tmp_path / "torchscript")(some).argmax(1).numpy(), expected)
@@ -186,7 +194,8 @@ def test_what_is_wrong_is_said_in_a_sentence(trained, tmp_path, monkeypatch):
 
     assert "should be onnx or torchscript" in refused(where, "--format", "tflite")
     (tmp_path / "config.toml").write_text("")
-    assert "the folders of mpt run keep no model" in refused(tmp_path, "--format", "torchscript")
+    said = refused(tmp_path, "--format", "torchscript")
+    assert f"{tmp_path}: no whole checkpoint of a fleet's server is there" in said
     parts = dict(open_store(where).latest().payload)
     for part, sentence in (("model", "no part 'model'"), (TRACKER, "no part 'tracker'")):
         open_store(tmp_path / part).save(1, {name: data for name, data in parts.items() if name != part})
@@ -200,7 +209,7 @@ def test_what_is_wrong_is_said_in_a_sentence(trained, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     unwritable = tmp_path / "file" / "model.pt"
     assert "cannot be written" in refused(where, "--format", "torchscript", "--out", unwritable)
-    monkeypatch.setattr(exporting.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(formats.importlib.util, "find_spec", lambda name: None)
     assert "onnx is not installed, pip install 'mpt-fl[export]' brings it" in refused(where, "--format", "onnx")
 
 
@@ -223,7 +232,7 @@ def test_from_the_checkpoint_of_the_server_app(tmp_path):
 
 def test_a_class_without_a_prototype_is_never_predicted(trained):
     _, model, outcome = trained
-    deployed = Deployed(model.backbone, outcome.readout).eval()
+    deployed = Deployed(model.backbone, *outcome.readout.to_linear()).eval()
     noise = torch.randint(0, 256, (64, 3, SIZE, SIZE), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         assert GONE not in deployed(noise).argmax(1)

@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 from mpt.federation.engine import Federation
 from mpt.federation.plan import Plan
 from mpt.fleet import FleetError, Tracker
-from mpt.fleet import export as exporting
-from mpt.fleet.holdings import samples
+from mpt.fleet.export import deployable
+from mpt.fleet.local_data import samples
 from mpt.fleet.status import read_status
 from mpt.fleet.store import FileStore
 from mpt.fleet.vehicle import load, tensors
@@ -20,7 +20,7 @@ from mpt.learning import embed
 from mpt.methods import METHODS, find_method
 from mpt.methods.method import Traits
 from mpt.tracking.prototypes import readout_of
-from tests.fleet.served import TRAINING, TRUCK, VEHICLES, everybody, fresh, new_vehicles, server
+from tests.fleet.served import AS_TRAINED, TRUCK, VEHICLES, everybody, fresh, new_vehicles, server
 
 ROUNDS = 4
 pytestmark = pytest.mark.usefixtures("one_thread", "in_float32")
@@ -45,20 +45,20 @@ class Noted:
     def __getattr__(self, name):
         return getattr(self.method, name)
 
-    def depart(self, now):
-        return self.method.depart(now)
+    def depart(self, context):
+        return self.method.depart(context)
 
-    def track(self, kept, now):
-        kept, outcome = self.method.track(kept, now)
-        self.given[now.round] = outcome
-        return kept, outcome
+    def track(self, state, context):
+        state, outcome = self.method.track(state, context)
+        self.given[context.round] = outcome
+        return state, outcome
 
 
 def on_one_machine(dataset, method, rounds):
     """What the engine gives by round, with the global models of a fleet's rounds."""
     plan = Plan(
         rare=TRUCK, methods=(method.name,), vehicles=VEHICLES, remaining=0.1, rounds=ROUNDS, depart_at=2, eval_every=1,
-        slow_every=1, settings=TRAINING, engine="plain",
+        slow_every=1, **AS_TRAINED, engine="plain",
     )  # fmt: skip
     noted = Noted(method)
     federation = Federation(dataset, plan, torch.device("cpu"), methods=[noted])
@@ -69,7 +69,7 @@ def on_one_machine(dataset, method, rounds):
     return noted.given
 
 
-@pytest.mark.parametrize("name", sorted(METHODS.keys() - ALONE - OTHER))
+@pytest.mark.parametrize("name", sorted(set(METHODS) - ALONE - OTHER))
 def test_it_gives_what_it_gives_on_one_machine(dataset, name):
     running = server(dataset, everybody(new_vehicles(dataset)), name)
     rounds = list(running.rounds(ROUNDS))
@@ -105,7 +105,7 @@ def test_a_readout_is_stored_shown_and_exported(dataset, name, tmp_path):
     key = {"backbone": "cnn3", "class_names": list(dataset.classes), **built}
     running = server(dataset, everybody(new_vehicles(dataset)), name, store=store, key=key)
     last = list(running.rounds(3))[-1]
-    found = exporting.read(store)
+    found = deployable(store)
     images = samples(dataset.test).images
     load(model, last.model)
     features = embed(model, images).double().numpy()
@@ -125,7 +125,7 @@ def test_vehicles_train_as_the_method_says(dataset):
     """FedLC's loss, on a fleet and on one machine; it is another than without."""
     plan = Plan(
         rare=TRUCK, methods=("fedlc",), vehicles=VEHICLES, remaining=0.1, rounds=4, depart_at=2, eval_every=4,
-        settings=TRAINING, engine="plain",
+        **AS_TRAINED, engine="plain",
     )  # fmt: skip
     federation = Federation(dataset, plan, torch.device("cpu"))
     state = federation.start()
@@ -146,12 +146,12 @@ def test_a_method_that_raises_does_not_stop_the_fleet(dataset, tmp_path):
     path.write_text(
         "class Bad:\n"
         "    name, training, needs_departure = 'bad', 'held-out', True\n"
-        "    def depart(self, now):\n        return now.prototype()\n"
-        "    def track(self, kept, now):\n        raise ValueError('no idea')\n"
+        "    def depart(self, context):\n        return context.prototype()\n"
+        "    def track(self, state, context):\n        raise ValueError('no idea')\n"
         "class Unstorable(Bad):\n"
-        "    def depart(self, now):\n        return open\n"
+        "    def depart(self, context):\n        return open\n"
         "class Asks(Bad):\n"
-        "    def track(self, kept, now):\n        return kept, now.total(print)\n"
+        "    def track(self, state, context):\n        return state, context.total(print)\n"
     )
     for name, said in {"Bad": "ValueError: no idea", "Asks": "print: it is not declared to run on vehicles"}.items():
         last = list(server(dataset, everybody(new_vehicles(dataset)), f"{path}:{name}").rounds(3))[-1]

@@ -1,4 +1,4 @@
-"""A whole fleet in one process: the server's rounds, what it refuses, and going on after a crash."""
+"""A whole fleet in one process: the server's rounds, what it refuses, and resuming after a crash."""
 
 from dataclasses import replace
 
@@ -10,14 +10,14 @@ torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 from mpt.federation.engine import Federation
 from mpt.federation.plan import Plan
 from mpt.fleet import FleetError
+from mpt.fleet.evaluation import evaluate_readout
 from mpt.fleet.exchange import Failure, Reply
-from mpt.fleet.holdings import named, samples
-from mpt.fleet.judge import judge
-from mpt.fleet.kept import packed, unpacked
 from mpt.fleet.local import LocalTransport
-from mpt.fleet.server import Rules
+from mpt.fleet.local_data import named, samples
+from mpt.fleet.policy import RoundPolicy
+from mpt.fleet.reference_models import packed, unpacked
 from mpt.fleet.store import FileStore, SqliteStore
-from tests.fleet.served import OWNER, TRAINING, TRUCK, VEHICLES, answering, everybody, fresh, new_vehicles, server
+from tests.fleet.served import AS_TRAINED, OWNER, TRUCK, VEHICLES, answering, everybody, fresh, new_vehicles, server
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -43,7 +43,7 @@ def same(left, right):
 def test_it_does_what_the_one_machine_engine_does(dataset, calm):
     plan = Plan(
         rare=TRUCK, methods=("mpt",), vehicles=VEHICLES, remaining=0.1, rounds=4, depart_at=2, eval_every=1,
-        settings=TRAINING,
+        **AS_TRAINED,
     )  # fmt: skip
     federation = Federation(dataset, plan, torch.device("cpu"))
     state = federation.start()
@@ -52,8 +52,9 @@ def test_it_does_what_the_one_machine_engine_does(dataset, calm):
         model = state.models["held-out"].tensors
         apart = [np.abs(finished.model[k] - model[k].numpy()).max() for k in model]
         assert max(apart) < 1e-5
-        found = judge(fresh(dataset), finished.model, finished.outcome.readout, samples(dataset.test), dataset.classes)
-        assert found["f1"]["truck"] == pytest.approx(rows[0].scores.rare_f1, abs=0.02)
+        tested = samples(dataset.test)
+        found = evaluate_readout(fresh(dataset), finished.model, finished.outcome.readout, tested, dataset.classes)
+        assert found["f1"]["truck"] == pytest.approx(rows[0].f1, abs=0.02)
         assert found["accuracy"] == pytest.approx(rows[0].scores.accuracy, abs=0.02)
 
 
@@ -77,7 +78,7 @@ def test_bytes_are_those_of_models_and_statistics(calm):
 
 @pytest.mark.parametrize("kind", ["file", "sqlite"])
 @pytest.mark.parametrize("moment", ["before saving", "after saving", "while training"])
-def test_killed_at_any_moment_it_goes_on_to_the_same_result(dataset, vehicles, calm, tmp_path, kind, moment):
+def test_killed_at_any_moment_it_resumes_to_the_same_result(dataset, vehicles, calm, tmp_path, kind, moment):
     store = FileStore(tmp_path) if kind == "file" else SqliteStore(tmp_path / "fleet.db")
 
     class CrashError(Exception):
@@ -110,7 +111,7 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_result(dataset, vehicles, c
         same(left, right)
 
 
-def test_a_state_that_cannot_be_read_is_neither_gone_on_from_nor_written_over(dataset, vehicles, calm, tmp_path):
+def test_a_state_that_cannot_be_read_is_neither_resumed_nor_written_over(dataset, vehicles, calm, tmp_path):
     list(server(dataset, everybody(vehicles), store=FileStore(tmp_path)).rounds(3))
     files = sorted(tmp_path.glob("*.checkpoint"))
     whole = files[0].read_bytes()
@@ -127,14 +128,14 @@ def test_a_state_that_cannot_be_read_is_neither_gone_on_from_nor_written_over(da
     assert FileStore(tmp_path).latest().round == 3
 
 
-def test_a_state_of_another_app_is_not_gone_on_from(dataset, vehicles, tmp_path):
+def test_a_state_of_another_app_is_not_resumed(dataset, vehicles, tmp_path):
     store = FileStore(tmp_path)
     store.save(3, {"tracker": b""})
     with pytest.raises(FleetError, match="store: round 3 has no 'key', it is not a server's"):
         server(dataset, everybody(vehicles), store=store).resume()
 
 
-def test_a_state_of_other_settings_is_not_gone_on_from(dataset, vehicles, tmp_path):
+def test_a_state_of_other_settings_is_not_resumed(dataset, vehicles, tmp_path):
     list(server(dataset, everybody(vehicles), store=FileStore(tmp_path), key={"lr": 0.01}).rounds(1))
     other = server(dataset, everybody(vehicles), store=FileStore(tmp_path), key={"lr": 0.02})
     with pytest.raises(FleetError, match=r"it holds a fleet with lr 0\.01, not 0\.02"):
@@ -204,28 +205,28 @@ def test_a_wrong_reply_is_refused_and_the_round_goes_on(dataset, vehicles, chang
 
 
 def test_below_the_quorum_the_round_is_tried_again(dataset, vehicles):
-    tries = {"0": 0, "1": 0, "2": 0}
+    attempts = {"0": 0, "1": 0, "2": 0}
 
     def flaky(vehicle):
         def answer(ask):
             if ask.kind == "train":
-                tries[vehicle.name] += 1
-                if tries[vehicle.name] == 1:
+                attempts[vehicle.name] += 1
+                if attempts[vehicle.name] == 1:
                     return Failure("not ready")
             return vehicle.answer(ask)
 
         return answer
 
     logged = []
-    answers = {f"node {v.name}": flaky(v) if v.name in tries else answering(v) for v in vehicles}
+    answers = {f"node {v.name}": flaky(v) if v.name in attempts else answering(v) for v in vehicles}
     finished = next(server(dataset, answers, log=logged.extend).rounds(1))
     assert finished.updated == 4
-    assert tries == {"0": 2, "1": 2, "2": 2}
+    assert attempts == {"0": 2, "1": 2, "2": 2}
     assert [str(d) for d in logged[:4]] == [
         "round 1: vehicle node 0 failed: train: not ready",
         "round 1: vehicle node 1 failed: train: not ready",
         "round 1: vehicle node 2 failed: train: not ready",
-        "round 1: short: 1 of 4 updates, 2 needed (try 1 of 2)",
+        "round 1: short: 1 of 4 updates, 2 needed (attempt 1 of 2)",
     ]
 
 
@@ -249,7 +250,7 @@ def clock(monkeypatch):
     return clock
 
 
-RULES = Rules(least=1, quorum=0.5, wait=600, tries=3)
+POLICY = RoundPolicy(min_vehicles=1, quorum=0.5, timeout=600, max_attempts=3)
 
 
 def outage(vehicles, clock, until, *, seen=True):
@@ -273,7 +274,7 @@ def outage(vehicles, clock, until, *, seen=True):
 @pytest.mark.parametrize(("back", "seen", "shorts"), [(500, True, 1), (100, False, 2)])
 def test_an_outage_of_most_vehicles_is_waited_out(dataset, vehicles, clock, back, seen, shorts):
     logged = []
-    made = server(dataset, outage(vehicles, clock, back, seen=seen), rules=RULES, log=logged.extend)
+    made = server(dataset, outage(vehicles, clock, back, seen=seen), policy=POLICY, log=logged.extend)
     finished = next(made.rounds(1))
     assert finished.updated == 4
     assert clock.now >= back
@@ -281,9 +282,9 @@ def test_an_outage_of_most_vehicles_is_waited_out(dataset, vehicles, clock, back
 
 
 def test_an_outage_that_does_not_end_ends_the_server(dataset, vehicles, clock):
-    with pytest.raises(FleetError, match=r"1 of 4 updates, 2 needed \(try 3 of 3\)"):
-        next(server(dataset, outage(vehicles, clock, float("inf")), rules=RULES).rounds(1))
-    assert clock.now > 2 * RULES.wait
+    with pytest.raises(FleetError, match=r"1 of 4 updates, 2 needed \(attempt 3 of 3\)"):
+        next(server(dataset, outage(vehicles, clock, float("inf")), policy=POLICY).rounds(1))
+    assert clock.now > 2 * POLICY.timeout
 
 
 def test_no_round_waits_for_ever(dataset, vehicles, tmp_path):
@@ -359,14 +360,14 @@ def test_a_vehicle_that_leaves_does_not_train(vehicles, calm):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"deadline": 0}, "deadline: 0, should be"),
-        ({"quorum": 0}, "quorum: 0, should be"),
-        ({"quorum": 1.5}, "quorum"),
-        ({"least": 0}, "least: 0"),
-        ({"tries": 0}, "tries: 0"),
-        ({"wait": float("nan")}, "wait: nan"),
+        ({"deadline": 0}, "deadline: 0, should be a number of seconds above 0"),
+        ({"quorum": 0}, "quorum: 0, should be above 0"),
+        ({"quorum": 1.5}, "quorum: 1.5, should be at most 1"),
+        ({"min_vehicles": 0}, "min_vehicles: 0, should be at least 1"),
+        ({"max_attempts": 0}, "max_attempts: 0, should be at least 1"),
+        ({"timeout": float("nan")}, "timeout: nan, should be a finite number"),
     ],
 )
-def test_rules_that_cannot_be_are_refused(given, message):
+def test_a_policy_that_cannot_be_is_refused(given, message):
     with pytest.raises(FleetError, match=message):
-        Rules(**given)
+        RoundPolicy(**given)

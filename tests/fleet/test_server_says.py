@@ -9,7 +9,7 @@ pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.fleet.exchange import Failure, Node
 from mpt.fleet.local import LocalTransport
-from mpt.fleet.server import Rules
+from mpt.fleet.policy import RoundPolicy
 from mpt.fleet.store import FileStore
 from tests.fleet.served import OWNER, TRUCK, answering, everybody, new_vehicles, server
 
@@ -122,8 +122,8 @@ def test_who_says_goodbye_does_not_count_against_the_quorum(dataset, vehicles):
         return lambda ask: vehicle.answer(ask, leaving=ask.round == 2)
 
     away = {f"v{v.name}": leaves(v) for v in vehicles[1:]}
-    rules, logged = Rules(least=1, quorum=1.0, wait=0.2, tries=2), []
-    running = server(dataset, registered(everybody(vehicles, **away)), log=logged.extend, rules=rules)
+    policy, logged = RoundPolicy(min_vehicles=1, quorum=1.0, timeout=0.2, max_attempts=2), []
+    running = server(dataset, registered(everybody(vehicles, **away)), log=logged.extend, policy=policy)
     assert [finished.updated for finished in running.rounds(3)] == [4, 1, 1]
     assert not [d for d in logged if d.what == "short"]
 

@@ -38,10 +38,11 @@ def test_it_says_who_is_there_and_what_hangs_on_one(server):
     assert (rare.samples, rare.watched_since, rare.hangs) == (6, 2, False)
     assert (rare.tracked.state, rare.tracked.since, rare.tracked.deposit_round) == ("departed", 4, 3)
     assert (rare.tracked.owners, rare.tracked.samples_then, rare.tracked.prototype_round) == (("a",), 106, 7)
-    assert (rare.tracked.remaining, rare.tracked.remembered) == (2, 4)
+    assert (rare.tracked.remaining, rare.tracked.stale) == (2, 4)
     assert "vehicle c: " in status.problems[0]
     assert "class 2: 4 of 6 remaining samples are remembered from round 6" in status.problems
-    assert json.loads(json.dumps(status.as_json(), allow_nan=False))["round"] == 7
+    written = json.loads(json.dumps(status.as_json(), allow_nan=False))
+    assert (written["round"], written["classes"][RARE]["tracked"]["stale"]) == (7, 4)
 
 
 def test_how_far_the_prototype_has_moved(server):
@@ -84,7 +85,7 @@ def test_prometheus_text(server):
     assert f'mpt_fleet_class_state{{class="{RARE}",state="departed"}} 1' in text
     assert 'mpt_fleet_class_state{class="0",state="trained"} 1' in text
     assert 'mpt_fleet_class_expected_error{class="0"} NaN' in text
-    assert f'mpt_fleet_class_remaining_samples{{class="{RARE}",known="remembered"}} 4' in text
+    assert f'mpt_fleet_class_remaining_samples{{class="{RARE}",known="stale"}} 4' in text
     assert f'mpt_fleet_prototype_moved{{class="{RARE}",metric="euclidean"}}' in text
     assert f"mpt_fleet_problems {len(server.state.problems)}\n" in text
 

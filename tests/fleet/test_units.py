@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mpt.files import alone
+from mpt.base.files import exclusive_lock
 from mpt.fleet.metrics import prometheus
 from mpt.fleet.status import read_status
 from mpt.fleet.store import open_store
@@ -194,7 +194,7 @@ def test_rounds_are_not_begun_with_settings_that_check_refuses(programs, tmp_pat
     (tmp_path / "run.toml").write_text(f'num-rounds = 2\nstate = "{state}"\nwatch_share = 0.5\n{CLASSES}')
     done = rounds(programs, tmp_path / "run.toml")
     assert done.returncode == 2
-    assert "should it be 'watch-share'?" in done.stderr
+    assert "did you mean watch-share?" in done.stderr
     assert not (tmp_path / "calls").exists()
 
 
@@ -204,7 +204,7 @@ def test_rounds_wait_for_a_server_that_is_still_there(programs, tmp_path):
     state = tmp_path / "state"
     state.mkdir()
     (tmp_path / "run.toml").write_text(f'num-rounds = 1\nstate = "{state}"\n{CLASSES}')
-    with alone(state):
+    with exclusive_lock(state):
         done = rounds(programs, tmp_path / "run.toml", "the app", "link")
     assert done.returncode == 0, done.stderr
     assert "another server writes to" in done.stderr

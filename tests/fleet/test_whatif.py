@@ -20,8 +20,8 @@ from mpt.fleet.whatif import (
     smallest_groups,
     to_watch,
 )
-from mpt.tracking.settings import Settings
-from mpt.tracking.spread import Spread, Watch, watch_next
+from mpt.tracking.coverage import Coverage, Watch, watch_next
+from mpt.tracking.settings import TrackerSettings
 
 TABLE = """vehicle,class,count
 a,truck,90
@@ -54,8 +54,8 @@ g,car,1
 tables = st.lists(st.lists(st.integers(0, 20), min_size=3, max_size=3), min_size=1, max_size=6)
 
 
-def spread_of(rows):
-    return Spread.of({str(i): np.array(row) for i, row in enumerate(rows)}, len(rows[0]))
+def coverage_of(rows):
+    return Coverage.of({str(i): np.array(row) for i, row in enumerate(rows)}, len(rows[0]))
 
 
 def read(tmp_path, text):
@@ -88,10 +88,10 @@ def test_the_most_dangerous_comes_first(tmp_path):
 
 
 def test_columns_may_stand_in_any_order_and_classes_are_sorted_by_number(tmp_path):
-    spread, names = read(tmp_path, "\ufeffcount, class ,vehicle\r\n3,10,x\r\n4,2,x\r\n\r\n1,10,y\r\n")
+    coverage, names = read(tmp_path, "\ufeffcount, class ,vehicle\r\n3,10,x\r\n4,2,x\r\n\r\n1,10,y\r\n")
     assert names == ("2", "10")
-    assert spread.vehicles == ("x", "y")
-    np.testing.assert_array_equal(spread.counts, [[4, 3], [0, 1]])
+    assert coverage.vehicles == ("x", "y")
+    np.testing.assert_array_equal(coverage.counts, [[4, 3], [0, 1]])
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_a_file_that_is_not_there(tmp_path):
 
 @given(tables)
 def test_nothing_is_counted_twice(rows):
-    spread = spread_of(rows)
-    found = dangers(spread, ("x", "y", "z"))
+    coverage = coverage_of(rows)
+    found = dangers(coverage, ("x", "y", "z"))
     assert sum(one.count for d in found for one in d.losses) == sum(map(sum, rows))
     for danger in found:
         for one in danger.losses:
@@ -136,12 +136,12 @@ def test_nothing_is_counted_twice(rows):
             assert one.share == pytest.approx(one.count / (one.count + one.remaining))
     assert [len(d.vanish) for d in found] == sorted((len(d.vanish) for d in found), reverse=True)
     losing = [d for d in found if d.vanish or d.become_rare]
-    assert list(dangers(spread, ("x", "y", "z"), losing=True)) == losing
+    assert list(dangers(coverage, ("x", "y", "z"), losing=True)) == losing
 
 
 def test_two_vehicles_together_hold_a_class(tmp_path):
-    spread, names = read(tmp_path, PAIRS)
-    held = smallest_groups(spread, names)
+    coverage, names = read(tmp_path, PAIRS)
+    held = smallest_groups(coverage, names)
     assert [(one.name, one.vehicles) for one in held] == [
         ("truck", ("b",)),
         ("bus", ("a", "b")),
@@ -151,19 +151,19 @@ def test_two_vehicles_together_hold_a_class(tmp_path):
     assert (held[1].samples, held[1].share, held[1].remaining) == (100, 0.9, 10)
     assert held[0].also == ()
     assert held[1].also == ("truck", "tram")
-    (pair,) = joint_groups(spread, names, held)
+    (pair,) = joint_groups(coverage, names, held)
     assert (pair.vehicles, pair.holds, pair.vanish) == (("a", "b"), ("bus", "tram"), ())
     assert pair.become_rare == ("bus", "truck", "tram")
-    assert [len(one.vehicles) for one in smallest_groups(spread, names, largest=1)] == [1, 0, 0, 0]
-    assert smallest_groups(spread, names, largest=9)[-1].vehicles == ("a", "b", "c", "d")
+    assert [len(one.vehicles) for one in smallest_groups(coverage, names, largest=1)] == [1, 0, 0, 0]
+    assert smallest_groups(coverage, names, largest=9)[-1].vehicles == ("a", "b", "c", "d")
     with pytest.raises(FleetError, match="group: 0, should be at least 1"):
-        smallest_groups(spread, names, largest=0)
+        smallest_groups(coverage, names, largest=0)
 
 
 @given(tables, st.sampled_from([0.3, 0.5, 0.9, 1.0]), st.integers(1, 4))
 def test_no_smaller_group_holds_the_share_and_no_other_holds_more(rows, watch_share, largest):
-    spread, names = spread_of(rows), ("x", "y", "z")
-    held = {one.name: one for one in smallest_groups(spread, names, watch_share, largest)}
+    coverage, names = coverage_of(rows), ("x", "y", "z")
+    held = {one.name: one for one in smallest_groups(coverage, names, watch_share, largest)}
     for c, name in enumerate(names):
         total = sum(row[c] for row in rows)
         best = [max(sum(row[c] for row in some) for some in combinations(rows, k + 1)) for k in range(len(rows))]
@@ -173,7 +173,9 @@ def test_no_smaller_group_holds_the_share_and_no_other_holds_more(rows, watch_sh
             assert held[name].remaining == total - best[sizes[0] - 1]
             mine = np.array([rows[int(v)] for v in held[name].vehicles]).sum(axis=0)
             lost = {
-                n for n, mine, all in zip(names, mine, spread.totals, strict=True) if all and mine / all >= watch_share
+                n
+                for n, mine, all in zip(names, mine, coverage.totals, strict=True)
+                if all and mine / all >= watch_share
             }
             assert {name, *held[name].also} == lost
         else:
@@ -182,14 +184,14 @@ def test_no_smaller_group_holds_the_share_and_no_other_holds_more(rows, watch_sh
 
 @given(tables)
 def test_what_to_watch_is_what_the_server_would_watch(rows):
-    spread, names = spread_of(rows), ("x", "y", "z")
-    found = to_watch(spread, names)
-    server, _ = watch_next(Settings(num_classes=3, dim=1), Watch(), spread, (), 1)
+    coverage, names = coverage_of(rows), ("x", "y", "z")
+    found = to_watch(coverage, names)
+    server, _ = watch_next(TrackerSettings(num_classes=3, dim=1), Watch(), coverage, (), 1)
     wanted = {names[c] for c in (*server.classes, *server.crowded)}
     assert {*found.classes, *found.crowded} == (wanted if sum(map(any, rows)) > 1 else set())
-    shares = [spread.largest[names.index(name)] for name in (*found.classes, *found.crowded)]
+    shares = [coverage.largest[names.index(name)] for name in (*found.classes, *found.crowded)]
     assert shares == sorted(shares, reverse=True)
-    assert len(found.classes) <= found.most == Settings(num_classes=3, dim=1).capacity
+    assert len(found.classes) <= found.most == TrackerSettings(num_classes=3, dim=1).capacity
 
 
 def test_the_line_to_paste_is_read_by_flower(tmp_path):
@@ -207,8 +209,8 @@ def test_the_line_to_paste_is_read_by_flower(tmp_path):
     assert set(found.unwritable) == {"van, old", 'the "van"', "driver's van"}
     assert tuple(tomllib.loads(found.line)["watch"].split(",")) == found.classes
     config = pytest.importorskip("flwr.common.config", reason="the extra fleet is not installed")
-    given = config.parse_config_args([f"num-rounds=3 {found.line} least=2"])
-    assert given == {"num-rounds": 3, "watch": ",".join(found.classes), "least": 2}
+    given = config.parse_config_args([f"num-rounds=3 {found.line} min-vehicles=2"])
+    assert given == {"num-rounds": 3, "watch": ",".join(found.classes), "min-vehicles": 2}
 
 
 def test_more_than_may_be_watched_and_nothing_to_watch(tmp_path):
@@ -236,17 +238,17 @@ def test_more_than_may_be_watched_and_nothing_to_watch(tmp_path):
     ],
 )
 def test_names_that_are_nearly_the_same(tmp_path, one, other, classes, vehicles):
-    spread, names = read(tmp_path, f"vehicle,class,count\n{one},{one},3\n{other},{other},4\nx,y,5\n")
-    assert [set(alike) for alike in alike_classes(spread, names)] == [{(one, 3), (other, 4)}] * classes
-    assert [set(alike) for alike in alike_vehicles(spread)] == [{(one, 3), (other, 4)}] * vehicles
+    coverage, names = read(tmp_path, f"vehicle,class,count\n{one},{one},3\n{other},{other},4\nx,y,5\n")
+    assert [set(alike) for alike in alike_classes(coverage, names)] == [{(one, 3), (other, 4)}] * classes
+    assert [set(alike) for alike in alike_vehicles(coverage)] == [{(one, 3), (other, 4)}] * vehicles
 
 
 def call(*arguments):
-    for package in ("typer", "rich", "pydantic"):
+    for package in ("typer", "rich"):
         pytest.importorskip(package, reason="the extra sim is not installed")
     from typer.testing import CliRunner
 
-    from mpt.commands import app
+    from mpt.cli.main import app
 
     return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
 

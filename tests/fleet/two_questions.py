@@ -20,15 +20,15 @@ class Shrunk:
 
     name, training, needs_departure = "shrunk", "held-out", True
 
-    def depart(self, now):
+    def depart(self, context):
         """Keep the prototype and how far samples are from the middle."""
-        return Kept(now.prototype(), now.round)
+        return Kept(context.prototype(), context.round)
 
-    def track(self, kept, now):
+    def track(self, state, context):
         """First the middle, then what is around it."""
-        middle = now.report(now.request(scatter=False)).overall_mean
-        told = now.total(self.around, middle=middle)
-        return kept, kept.prototype + told["gaps"] / told["samples"]
+        middle = context.report(context.request(scatter=False)).overall_mean
+        told = context.total(self.around, middle=middle)
+        return state, state.prototype + told["gaps"] / told["samples"]
 
     @on_vehicle(gaps=("d",), samples=())
     def around(self, asked, local):
@@ -41,11 +41,11 @@ class Compared(Shrunk):
 
     name = "compared"
 
-    def track(self, kept, now):
+    def track(self, state, context):
         """First the middle, then how far samples have moved."""
-        middle = now.report(now.request(scatter=False)).overall_mean
-        told = now.total(self.moved, middle=middle)
-        return kept, kept.prototype + told["gaps"] / told["samples"]
+        middle = context.report(context.request(scatter=False)).overall_mean
+        told = context.total(self.moved, middle=middle)
+        return state, state.prototype + told["gaps"] / told["samples"]
 
     @on_vehicle(earlier=True, gaps=("d",), samples=())
     def moved(self, asked, local):

@@ -11,7 +11,7 @@ from torch import nn
 from mpt.learning import (
     LearningError,
     RunningAverage,
-    Settings,
+    TrainingSettings,
     batchnorm_prefixes,
     build,
     generator,
@@ -84,7 +84,7 @@ def vehicles(count=5):
     for vehicle in range(count):
         model = small()
         data = stripes(20 + 7 * vehicle, seed=vehicle)
-        weights.append(train(model, *data, Settings(epochs=1), generator=generator(0, "t", 1, vehicle)).samples)
+        weights.append(train(model, *data, TrainingSettings(epochs=1), generator=generator(0, "t", 1, vehicle)).samples)
         states.append(copied(model))
     return states, weights
 

@@ -17,10 +17,10 @@ DIMS = {"cnn3": 128, "resnet18": 512, "mobilenetv3": 1280, "vit-tiny": 192}
 
 def test_the_registry_names_and_describes_them():
     assert list(BACKBONES) == list(DIMS)
-    for name, (builder, description) in BACKBONES.items():
-        assert callable(builder)
-        assert f"d = {DIMS[name]}" in description
-        assert "\n" not in description
+    for name in BACKBONES:
+        assert callable(BACKBONES.builtin[name].make)
+        assert f"d = {DIMS[name]}" in BACKBONES.about(name)
+        assert "\n" not in BACKBONES.about(name)
 
 
 @pytest.mark.parametrize("size", [28, 32, 64, pytest.param(224, marks=pytest.mark.slow)])
@@ -135,17 +135,26 @@ OPTIONS = {"num_classes": 4, "in_channels": 1, "image_size": 28, "seed": 0}
 @pytest.mark.parametrize(
     ("spec", "changes", "message"),
     [
-        ("cnn4", {}, "backbone: 'cnn4', should be one of cnn3, resnet18, mobilenetv3, vit-tiny, or timm:NAME"),
+        ("cnn4", {}, r"backbone: 'cnn4' is none, did you mean cnn3\?"),
+        (
+            "walrus",
+            {},
+            "backbone: 'walrus' is none, should be one of cnn3, resnet18, mobilenetv3, vit-tiny, timm:NAME, ",
+        ),
         ("resnet18", {"image_size": 27}, "image_size: 27, should be from 28 to 224 pixels for the backbone resnet18"),
         ("vit-tiny", {"image_size": 225}, "image_size: 225"),
         ("cnn3", {"image_size": 28.5}, "image_size: 28.5, should be an integer"),
         ("cnn3", {"in_channels": 2}, "in_channels: 2, should be 1 or 3"),
         ("cnn3", {"num_classes": 0}, "num_classes: 0, should be at least 1"),
         ("cnn3", {"seed": "x"}, "seed: 'x', should be an integer"),
-        ("nowhere.at_all:f", {}, "backbone: 'nowhere.at_all' of 'nowhere.at_all:f' cannot be imported"),
-        (":f", {}, "backbone: ':f', should be pkg.module:function"),
-        ("math:", {}, "backbone: 'math:', should be pkg.module:function"),
-        ("math:nothing", {}, "backbone: math has no function 'nothing'"),
+        (
+            "nowhere.at_all:f",
+            {},
+            "backbone: 'nowhere.at_all:f' is none, no module 'nowhere.at_all' can be imported from ",
+        ),
+        (":f", {}, "backbone: ':f' has nothing before the colon, should be like path.py:function"),
+        ("math:", {}, "backbone: 'math:' has nothing after the colon, should be like path.py:function"),
+        ("math:nothing", {}, "backbone: math has no 'nothing', should be one of its functions or classes$"),
         ("math:hypot", {}, "backbone: math:hypot returned a float, should be a torch.nn.Module"),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="mpt.learning needs torch, which is not installed")
 
-from mpt.learning import Settings, embed, fedlc, generator, train
+from mpt.learning import FedLC, TrainingSettings, embed, generator, train
 
 from .tasks import average, copied, small, stripes
 
@@ -18,9 +18,8 @@ def round_on(device, dtype):
     for vehicle in (3, 5):
         images, labels = (part.to(device) for part in stripes(70, seed=vehicle))
         model.load_state_dict(start)
-        loss = fedlc(torch.bincount(labels, minlength=4))
-        settings = Settings(epochs=2, batch_size=32, augment="crop-flip")
-        done = train(model, images, labels, settings, generator=generator(0, "training", 1, vehicle), loss=loss)
+        settings = TrainingSettings(epochs=2, batch_size=32, augment="crop-flip")
+        done = train(model, images, labels, settings, generator=generator(0, "training", 1, vehicle), loss=FedLC())
         states.append(copied(model))
         weights.append(done.samples)
     model.load_state_dict(average(states, weights, batchnorm=model))

@@ -8,12 +8,12 @@ torch = pytest.importorskip("torch", reason="mpt.learning needs torch, which is 
 
 from torch import nn
 
-from mpt.learning import Classifier, LearningError, Settings, embed, fedlc, generator, normalise, train
+from mpt.learning import Classifier, FedLC, LearningError, TrainingSettings, embed, generator, normalise, train
 from mpt.learning.augmentation import Epoch, draw_epoch, take
 
 from .tasks import copied, same_state, small, stripes
 
-ONCE = Settings(epochs=1)
+ONCE = TrainingSettings(epochs=1)
 CPU = torch.device("cpu")
 
 
@@ -32,7 +32,7 @@ def accuracy(model, images, labels):
 
 def test_cnn3_learns_stripes():
     """On samples it has not seen; an untrained model is right about one time in four."""
-    model, result = trained(Settings(epochs=3, batch_size=32), data=stripes(200, seed=1))
+    model, result = trained(TrainingSettings(epochs=3, batch_size=32), data=stripes(200, seed=1))
     images, labels = stripes(200, seed=2)
     assert accuracy(model, images, labels) > 0.9
     assert result.samples == 200
@@ -43,7 +43,7 @@ def test_cnn3_learns_stripes():
 def test_one_epoch_is_sgd_written_out():
     """Against the update rule by hand: g = grad + wd p; v = 0.9 v + g (v = g at first); p = p - lr v."""
     images, labels = stripes(10, seed=1)
-    settings = Settings(epochs=2, batch_size=4, lr=0.05)
+    settings = TrainingSettings(epochs=2, batch_size=4, lr=0.05)
     model = small().double()
     expected = small().double()
     parameters = list(expected.parameters())
@@ -68,7 +68,7 @@ def test_one_epoch_is_sgd_written_out():
 
 @pytest.mark.parametrize("augment", ["none", "flip", "crop-flip"])
 def test_the_same_seed_gives_bitwise_the_same_model(augment):
-    settings = Settings(epochs=2, augment=augment)
+    settings = TrainingSettings(epochs=2, augment=augment)
     torch.manual_seed(1)
     before = torch.get_rng_state()
     model, result = trained(settings)
@@ -86,7 +86,7 @@ def test_the_same_seed_gives_bitwise_the_same_model(augment):
 @pytest.mark.parametrize("spec", ["resnet18", "mobilenetv3", "vit-tiny"])
 def test_the_larger_backbones_train_and_repeat_bitwise(spec):
     data = stripes(20, seed=1)
-    settings = Settings(epochs=2, batch_size=10)
+    settings = TrainingSettings(epochs=2, batch_size=10)
     model, result = trained(settings, spec=spec, data=data)
     again, _ = trained(settings, spec=spec, data=data)
     assert same_state(model.state_dict(), again.state_dict())
@@ -133,14 +133,15 @@ def test_dropout_in_a_users_model_depends_on_the_generator_alone():
 
 @pytest.mark.parametrize(("n", "sizes"), [(9, [4, 4]), (10, [4, 4, 2]), (2, [2]), (1, []), (0, [])])
 def test_a_last_batch_of_one_is_left_out(n, sizes):
-    seen = []
+    seen, data = [], stripes(n, seed=1)
 
-    def watching(logits, labels):
+    def watching(logits, labels, counts):
         seen.append(len(labels))
+        assert counts.tolist() == [int((data[1] == c).sum()) for c in range(4)]
         return nn.functional.cross_entropy(logits, labels)
 
-    settings = Settings(epochs=2, batch_size=4)
-    model, result = trained(settings, data=stripes(n, seed=1), loss=watching)
+    settings = TrainingSettings(epochs=2, batch_size=4)
+    model, result = trained(settings, data=data, loss=watching)
     assert seen == sizes * 2
     assert result.samples == n
     assert math.isfinite(result.loss) == bool(sizes)
@@ -148,7 +149,7 @@ def test_a_last_batch_of_one_is_left_out(n, sizes):
 
 
 def test_no_epochs_change_nothing():
-    model, result = trained(Settings(epochs=0))
+    model, result = trained(TrainingSettings(epochs=0))
     assert same_state(model.state_dict(), small().state_dict())
     assert math.isnan(result.loss)
     assert result.samples == 100
@@ -159,11 +160,11 @@ def test_every_sample_is_seen_once_an_epoch_and_in_another_order_each():
     labels = torch.arange(50)
     model, seen = small(num_classes=50), []
 
-    def watching(logits, batch):
+    def watching(logits, batch, counts):
         seen.extend(batch.tolist())
         return nn.functional.cross_entropy(logits, batch)
 
-    train(model, images, labels, Settings(epochs=2, batch_size=16), generator=generator(0, "t"), loss=watching)
+    train(model, images, labels, TrainingSettings(epochs=2, batch_size=16), generator=generator(0, "t"), loss=watching)
     assert set(Counter(seen).values()) == {2}
     assert sorted(seen[:50]) == list(range(50))
     assert seen[:50] != seen[50:]
@@ -172,9 +173,8 @@ def test_every_sample_is_seen_once_an_epoch_and_in_another_order_each():
 def test_fedlc_trains_with_a_class_absent_and_leaves_its_row_of_the_head_alone():
     images, labels = stripes(120, seed=1)
     held = labels != 2
-    counts = torch.bincount(labels[held], minlength=4)
-    settings = Settings(epochs=2, weight_decay=0.0)
-    model, result = trained(settings, data=(images[held], labels[held]), loss=fedlc(counts))
+    settings = TrainingSettings(epochs=2, weight_decay=0.0)
+    model, result = trained(settings, data=(images[held], labels[held]), loss=FedLC())
     plain, _ = trained(settings, data=(images[held], labels[held]))
     start = small().head.weight
     assert math.isfinite(result.loss)
@@ -288,25 +288,25 @@ def test_wrong_data_is_refused_and_the_model_stays(call, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"epochs": -1}, "epochs: -1, should be an integer of at least 0"),
-        ({"epochs": 1.5}, "epochs: 1.5"),
-        ({"batch_size": 1}, "batch_size: 1, should be an integer of at least 2"),
-        ({"batch_size": True}, "batch_size: True"),
-        ({"lr": 0.0}, "lr: 0, should be positive"),
+        ({"epochs": -1}, "epochs: -1, should be at least 0"),
+        ({"epochs": 1.5}, "epochs: 1.5, should be a whole number"),
+        ({"batch_size": 1}, "batch_size: 1, should be at least 2"),
+        ({"batch_size": True}, "batch_size: True, should be a whole number"),
+        ({"lr": 0.0}, "lr: 0.0, should be above 0"),
         ({"lr": math.nan}, "lr: nan, should be a finite number"),
-        ({"lr": "fast"}, "lr: 'fast'"),
+        ({"lr": "fast"}, "lr: 'fast', should be a number"),
         ({"momentum": 1.0}, "momentum: 1.0, should be below 1"),
-        ({"weight_decay": -1e-4}, "weight_decay: -0.0001"),
-        ({"augment": "mixup"}, "augment: 'mixup', should be one of none, flip, crop-flip"),
+        ({"weight_decay": -1e-4}, "weight_decay: -0.0001, should be at least 0"),
+        ({"augment": "mixup"}, "augment: 'mixup', should be none, flip or crop-flip"),
     ],
 )
 def test_wrong_settings_are_refused(changes, message):
     with pytest.raises(LearningError, match=message):
-        Settings(**changes)
+        TrainingSettings(**changes)
 
 
 def test_the_defaults_are_the_papers():
-    assert dataclasses.asdict(Settings()) == {
+    assert dataclasses.asdict(TrainingSettings()) == {
         "epochs": 5,
         "lr": 0.01,
         "momentum": 0.9,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mpt.federation.rounds import Exchange
-from mpt.methods.method import Cost, Now
+from mpt.methods.method import Cost, RoundContext
 from mpt.protocol.local import Local
 
 RARE, CLASSES, D = 2, 5, 10
@@ -40,7 +40,7 @@ class Fleet:
         cost = Cost()
         channel = exchange.channel(cost)
         rare = self.labels == RARE
-        return Now(
+        return RoundContext(
             round=30 if departed else 15,
             departed=RARE,
             num_classes=CLASSES,
@@ -48,7 +48,7 @@ class Fleet:
             report=channel.report,
             summed=channel.total,
             crossed=channel.cross,
-            reference=lambda kind: features[rare].mean(axis=0),
+            oracle=lambda kind: features[rare].mean(axis=0),
             rng=np.random.default_rng(1),
             cost=cost,
         )
@@ -63,6 +63,6 @@ class Fleet:
 
     def run(self, method):
         """The method's outcome after the departure, and that round."""
-        kept = method.depart(self.now(departed=False))
+        state = method.depart(self.now(departed=False))
         now = self.now(departed=True)
-        return method.track(kept, now)[1], now
+        return method.track(state, now)[1], now

@@ -142,7 +142,7 @@ def test_methods_are_found_by_name_or_path(tmp_path):
     mine.write_text("class Mine:\n    name = 'mine'\n    training = 'held-out'\n")
     with pytest.raises(MethodError, match="has no depart, track"):
         find_method(f"{mine}:Mine")
-    with pytest.raises(MethodError, match="has no Other"):
+    with pytest.raises(MethodError, match="has no 'Other', should be"):
         find_method(f"{mine}:Other")
     whole = "class Mine:\n    name, training, depart, track = 'mine', 'held-out', print, print\n"
     for version in ("0", "'2'", "True", "1.5"):
@@ -182,7 +182,7 @@ def test_a_users_file_is_imported_once_and_again_when_it_has_changed(tmp_path):
 def test_a_users_file_is_found_where_apps_are_bundled(tmp_path, monkeypatch):
     (tmp_path / "bundled.py").write_text(
         "class Mine:\n    name, training = 'mine', 'held-out'\n"
-        "    def depart(self, now): ...\n    def track(self, kept, now): ...\n"
+        "    def depart(self, context): ...\n    def track(self, state, context): ...\n"
     )
     with pytest.raises(MethodError, match="there is no file"):
         find_method("bundled.py:Mine")
@@ -196,5 +196,8 @@ def test_a_vehicle_finds_parts_in_what_is_installed_and_in_its_own_file_alone(tm
     path.write_text("raise SystemExit('imported')\n")
     with pytest.raises(MethodError, match="neither installed on this vehicle nor bundled"):
         find_part(f"{path}:Mine", "products", "my.py:Mine")
+    for inside in (f"{path}:gentle", "subprocess:run(['true'])"):
+        with pytest.raises(MethodError, match="neither installed on this vehicle nor bundled"):
+            find_part(f"ldc:all(training={inside!r})", "products", "my.py:Mine")
     with pytest.raises(MethodError, match="has no part 'depart'"):
         find_part("ldc:all", "depart")

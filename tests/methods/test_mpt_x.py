@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mpt
-from mpt.core.cross import Still
+from mpt.core.cross import StaticPart
 from mpt.federation.rounds import Exchange
 from mpt.methods import find_method
 from mpt.protocol.cross_request import CrossRequest
@@ -15,7 +15,7 @@ from .fleet import CLASSES, RARE, D, Fleet
 
 FLEET = Fleet(drift=0.3)
 METHOD = find_method("mpt-x")
-STILL = 4 * (CLASSES * D + D * (D + 1) // 2)
+STATIC = 4 * (CLASSES * D + D * (D + 1) // 2)
 
 
 def expected(fleet, rows):
@@ -56,44 +56,44 @@ def test_it_follows_an_affine_drift_that_mpt_does_not():
     assert gaps["mpt-x"] < 0.2 * min(gaps["mpt"], gaps["frozen"])
 
 
-def test_the_still_part_is_sent_once():
-    kept = METHOD.depart(FLEET.now(departed=False))
+def test_the_static_part_is_sent_once():
+    state = METHOD.depart(FLEET.now(departed=False))
     first, second = FLEET.now(departed=True), FLEET.now(departed=True)
-    kept, one = METHOD.track(kept, first)
-    kept, other = METHOD.track(kept, second)
+    state, one = METHOD.track(state, first)
+    state, other = METHOD.track(state, second)
     np.testing.assert_array_equal(one, other)
-    assert first.cost.bytes_up - second.cost.bytes_up == 3 * STILL
+    assert first.cost.bytes_up - second.cost.bytes_up == 3 * STATIC
     assert second.cost.bytes_down - first.cost.bytes_down == 3 * 3 * 8
     assert (first.cost.messages, second.cost.messages) == (2, 2)
-    assert len(kept.still) == 3
-    again = pickle.loads(pickle.dumps(kept))
+    assert len(state.static) == 3
+    again = pickle.loads(pickle.dumps(state))
     np.testing.assert_array_equal(METHOD.track(again, FLEET.now(departed=True))[1], one)
 
 
 @pytest.mark.parametrize("vehicles", [(0, 2), (0, 1, 2, 4)])
 def test_vehicles_that_leave_or_join_later_fit_in(vehicles):
     fleet = Fleet(drift=0.3)
-    kept = METHOD.depart(fleet.now(departed=False))
-    kept, _ = METHOD.track(kept, fleet.now(departed=True))
+    state = METHOD.depart(fleet.now(departed=False))
+    state, _ = METHOD.track(state, fleet.now(departed=True))
     fleet.owner[np.flatnonzero(fleet.owner == 0)[::2]] = 4
     if 4 not in vehicles:
         fleet.owner[fleet.owner == 4] = 0
     now = with_vehicles(fleet.now(departed=True), fleet, vehicles)
-    kept, outcome = METHOD.track(kept, now)
-    assert len(kept.still) == len(vehicles)
+    state, outcome = METHOD.track(state, now)
+    assert len(state.static) == len(vehicles)
     truth = fleet.after[fleet.labels == RARE].mean(axis=0)
     assert np.linalg.norm(outcome - truth) < 0.05 * np.linalg.norm(truth)
 
 
 def test_changed_data_is_sent_again_by_itself():
     fleet = Fleet(drift=0.3)
-    kept = METHOD.depart(fleet.now(departed=False))
-    kept, _ = METHOD.track(kept, fleet.now(departed=True))
-    still = set(kept.still)
+    state = METHOD.depart(fleet.now(departed=False))
+    state, _ = METHOD.track(state, fleet.now(departed=True))
+    static = set(state.static)
     moved = np.flatnonzero((fleet.owner == 1) & (fleet.labels == 0))[0]
     fleet.owner[moved] = 2
-    kept, outcome = METHOD.track(kept, fleet.now(departed=True))
-    assert len(still & set(kept.still)) == 1
+    state, outcome = METHOD.track(state, fleet.now(departed=True))
+    assert len(static & set(state.static)) == 1
     staying = (fleet.owner != 3) & (fleet.owner != 4)
     np.testing.assert_allclose(outcome, expected(fleet, staying).prototype, atol=0.01)
 
@@ -116,7 +116,7 @@ def test_the_request_survives_the_wire():
         z, h, labels, 3, weights=request.weights, earlier_origin=np.ones(4), origin=np.arange(4.0)
     )
     np.testing.assert_allclose(received.cross, whole.cross, rtol=1e-3)
-    assert isinstance(received.still, Still)
+    assert isinstance(received.static, StaticPart)
     other = CrossRequest(30, 15, np.ones(3), np.ones(4), np.arange(4.0))
     with pytest.raises(mpt.StatisticsError, match="other weights or origins"):
         other.read(request.answer(z, h, labels), {})

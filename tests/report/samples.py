@@ -42,14 +42,17 @@ COST = {
 }
 NO_PROTOTYPE = {"fedavg", "fedlc", "ccvr", "icarl"}
 DEFAULT = ("fedavg", "ccvr", "icarl", "sdc", "ldc", "frozen", "remaining-mean", "mpt", "mpt-lite", "oracle-train")
-SCORES = ("rare_f1", "rare_precision", "rare_recall", "accuracy", "balanced_accuracy", "others_accuracy")
+TRAININGS = {"fedavg": "continued", "fedlc": "fedlc", "ccvr": "continued", "live": "live"}
 KEY = ("seed", "round", "method", "readout")
-METRICS = (*KEY, *SCORES, "prototype_distance", "bytes_up", "bytes_down", "messages", "seconds")
-READOUT_BYTES = ("readout_bytes_up", "readout_bytes_down")
-COSTS = (*KEY, "messages", "bytes_up", "bytes_down", *READOUT_BYTES, "vehicle_seconds", "server_seconds")
+SCORES = ("f1", "precision", "recall", "accuracy", "balanced_accuracy", "others_accuracy")
+ERRORS = ("prototype_distance", "in_span_error", "out_of_span_error")
+COSTS = ("messages", "bytes_up", "bytes_down", "readout_bytes_up", "readout_bytes_down")
+METRICS = (*KEY, "class", "departed", *SCORES, *ERRORS, *COSTS, "vehicle_seconds", "server_seconds")
 NORMS = ("in_span_norm", "predicted_norm", "measured_norm", "residual_norm")
-DIAGNOSTICS = ("seed", "round", "method", "alpha", "growth", "noise", "remaining", *NORMS, "drift", "rare_drift")
+NOTES = ("alpha", "growth", "noise", "remaining", *NORMS, "drift", "rare_drift")
+DIAGNOSTICS = ("seed", "round", "method", "class", *NOTES)
 CONFUSION = (*KEY, "label", "predicted", "count")
+NOTHING = ("",) * len((*SCORES[3:], *ERRORS, *COSTS, "vehicle_seconds", "server_seconds"))  # of classes that stay
 
 
 def write(path, header, rows):
@@ -96,8 +99,8 @@ def write_run(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     every = sorted({*range(eval_every, rounds + 1, eval_every), depart_at, rounds})
-    rng = np.random.default_rng(7)
-    metrics, costs, diagnostics, confusion = [], [], [], []
+    rng, of_others = np.random.default_rng(7), np.random.default_rng(11)
+    metrics, diagnostics, confusion = [], [], []
     for seed in range(seeds):
         shift = rng.normal(0, 0.03)
         for number in every:
@@ -114,26 +117,32 @@ def write_run(
                     up, down = COST.get(method, (0, 0)) if number > depart_at else (0, 0)
                     seconds = float(rng.uniform(0.001, 0.03))
                     scores = (f1, min(1.0, f1 * 1.1), f1 * 0.93, balanced, balanced, others)
-                    messages = int(up > 0)
-                    metrics.append((seed, number, method, readout, *scores, far, up, down, messages, seconds))
+                    errors = (far, "", "") if far == "" else (far, 0.6 * far, 0.8 * far)
                     extra = 231168 if readout == "mahalanobis" and method != "mpt" else 0
-                    cost = (messages, up, down, extra, 0, seconds / 2, seconds / 2)
-                    costs.append((seed, number, method, readout, *cost))
+                    cost = (int(up > 0), up, down, extra, 0, seconds / 2, seconds / 2)
+                    key = (seed, number, method, readout)
+                    gone = int(number > depart_at and method != "live")
+                    metrics.append((*key, classes[rare], gone, *scores, *errors, *cost))
+                    drawn = np.clip(others + of_others.normal(0, 0.05, len(classes)), 0, 1).tolist()
+                    metrics += [
+                        (*key, name, 0, drawn[c], min(1.0, drawn[c] * 1.1), drawn[c] * 0.93, *NOTHING)
+                        for c, name in enumerate(classes)
+                        if c != rare
+                    ]
                     if number in (depart_at, rounds):
                         table = counts(rng, len(classes), rare, f1, others)
                         confusion += [
-                            (seed, number, method, readout, int(i), int(j), int(table[i, j]))
+                            (*key, classes[i], classes[j], int(table[i, j]))
                             for i, j in zip(*np.nonzero(table), strict=True)
                         ]
             space = [float(v * (1 - np.exp(-max(0, number - depart_at) / 30))) for v in (1.4, 2.3)]
-            diagnostics.append((seed, number, "", *[""] * 8, *space))
+            diagnostics.append((seed, number, "", classes[rare], *[""] * 8, *space))
             for method in methods:
                 if method in ("mpt", "mpt-lite") and number > depart_at:
                     alpha = 0.3 if method == "mpt" else 0.18
                     values = (alpha + float(rng.normal(0, 0.02)), 1.0, 0.1, 6, 1.0, 0.5, 0.6, 0.5)
-                    diagnostics.append((seed, number, method, *values, *space))
+                    diagnostics.append((seed, number, method, classes[rare], *values, *space))
     write(folder / "metrics.csv", METRICS, metrics)
-    write(folder / "costs.csv", COSTS, costs)
     write(folder / "diagnostics.csv", DIAGNOSTICS, diagnostics)
     write(folder / "confusion.csv", CONFUSION, confusion)
     config = {
@@ -158,6 +167,7 @@ def write_run(
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in config.items()]
     (folder / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
     manifest = {
+        "format": 2,
         "mpt": "0.1.0",
         "commit": "8daa803aaaaa",
         "python": "3.11.7",
@@ -166,6 +176,7 @@ def write_run(
         "device": "cpu",
         "dataset": "road",
         "dataset_fingerprint": "9f3c" * 16,
+        "trainings": {name: TRAININGS.get(name, "held-out") for name in methods},
         "classes": list(classes),
         "rare": rare,
         "counts": {"train": [300] * len(classes), "test": [100] * len(classes)},

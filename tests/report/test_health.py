@@ -4,7 +4,7 @@ import pytest
 
 from mpt.report import write_report
 from mpt.report.health import health_table, stated
-from mpt.report.reader import read_run
+from mpt.runs.reader import read_run
 from tests.report.samples import write_run
 
 
@@ -32,7 +32,8 @@ def test_a_run_without_statements_shows_none(tmp_path):
 def test_statements_are_compared_with_the_true_distance(tmp_path):
     folder = write_run(tmp_path / "run")
     run = read_run(folder)
-    distances = sorted(m.prototype_distance for m in run.metrics if m.row.method == "mpt" and m.round > run.depart_at)
+    after = [m for m in run.figures.metrics if m["method"] == "mpt" and m["round"] > run.depart_at]
+    distances = sorted(m["prototype_distance"] for m in after)
     middle = (distances[0] + distances[-1]) / 2
     state_errors(folder, middle, 1)
     (one,) = stated(read_run(folder))

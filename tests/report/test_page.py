@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
+from mpt.pages.svg import decades, spaced, ticks
 from mpt.report import write_report
 from mpt.report.page import render
-from mpt.report.reader import read_run
-from mpt.report.svg import decades, spread, ticks
+from mpt.runs.reader import read_run
 from tests.report.samples import LEVELS, write_run
 
 VOID = {"meta", "link", "img", "path", "circle", "polygon", "br"}
@@ -114,7 +114,7 @@ def test_ticks_and_places():
     assert ticks(0.52) == [0, 0.2, 0.4, 0.6]
     assert ticks(100, 10) == [10 * i for i in range(11)]
     assert decades(0.02, 40) == [0.01, 0.1, 1, 10, 100]
-    placed = spread([5, 5, 5, 90, 300], 10, 0, 100)
+    placed = spaced([5, 5, 5, 90, 300], 10, 0, 100)
     assert sorted(placed) == placed
     assert all(b - a >= 10 - 1e-9 for a, b in pairwise(placed))
     assert min(placed) >= 0
@@ -122,9 +122,9 @@ def test_ticks_and_places():
 
 
 def test_the_command(tmp_path):
-    for package in ("typer", "rich", "pydantic"):
+    for package in ("typer", "rich"):
         pytest.importorskip(package, reason="the extra sim is not installed")
-    app = import_module("mpt.commands").app
+    app = import_module("mpt.cli.main").app
     runner = import_module("typer.testing").CliRunner()
     done = runner.invoke(app, ["report", str(write_run(tmp_path / "run"))])
     assert done.exit_code == 0

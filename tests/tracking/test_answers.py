@@ -10,7 +10,7 @@ import pytest
 import mpt
 from mpt.protocol.question import Question
 from mpt.tracking.answers import largest_answer
-from mpt.tracking.settings import Settings
+from mpt.tracking.settings import TrackerSettings
 from tests.tracking.fleets import RARE, C, D, Fleet, paper_fleet, tracker, whats
 
 
@@ -43,7 +43,7 @@ def nonsense(fleet, request):
     yield b"", "truncated"
     yield b"\x80\x04pickle" * 10, "MPT"
     yield None, "should be bytes"
-    yield b"x" * (largest_answer(Settings(C, D), Question(request)) + 1), "should be at most"
+    yield b"x" * (largest_answer(TrackerSettings(C, D), Question(request)) + 1), "should be at most"
     yield good.to_bytes(frame=False)[:-9], "truncated"
     yield with_nan(good.to_bytes("float32", frame=False)), "should be finite"
     features, labels = other.features("b", 1)

@@ -283,7 +283,7 @@ def test_remaining_samples_of_suspected_vehicles_are_not_remembered():
     play(fleet, server, "abcd", "abcd", "bcd", "bcd")
     (outcome,) = play(fleet, server, "cd")
     assert outcome.reconstructions[RARE].samples == 4
-    assert server.state.remembered == {}
+    assert server.state.stale_offsets == {}
 
 
 def test_question_and_answer_without_cross_moments_are_those_of_the_request():

@@ -150,7 +150,7 @@ def nonsense(fleet, server):
     wide = mpt.CrossStatistics.from_features(np.ones((3, D + 1)), np.ones((3, D + 1)), [0, 0, 1], C)
     yield bundled(statistics, wide.to_bytes("float32")), "shape"
     known = moments_of(fleet, question, "b")
-    yield bundled(statistics, known.to_bytes("float32", frame=False, known=[known.still_digest])), "leave out a still"
+    yield bundled(statistics, known.to_bytes("float32", frame=False, known=[known.static_digest])), "leave out a static"
     yield forged(counts=lambda n: n + 1), "counts"
     yield forged(sums=lambda s: 1.1 * s), "the sums of class"
     yield forged(earlier=lambda s: 100 * s), "its earlier sums need"

@@ -130,7 +130,7 @@ def test_how_often_a_method_asks(method, announced, silent):
 
 
 def test_a_method_that_asks_on_and_on_is_not_waited_for(tmp_path):
-    track = "[now.total(self.part, x=np.array(float(i))) for i in range(99)]"
+    track = "[context.total(self.part, x=np.array(float(i))) for i in range(99)]"
     last = played(mine(tmp_path, track=track), rounds=3)[-1]
     assert any("8 questions were asked in this round, it would ask on" in problem for problem in last.problems)
     assert RARE in last.reconstructions
@@ -182,8 +182,8 @@ def test_more_departures_than_reference_models_are_tracked_as_by_mpt():
     for number in range(1, 5):
         outcome = close(fleet, tracker, "bcde" if number > 2 else "abcde", {2: ["a"], 4: ["e"]}.get(number, []))
     assert [d.classes for d in outcome.decisions if d.what == "unreferenced"] == [(OTHER,)]
-    assert tracker.state.tracked[OTHER].kept is None
-    assert tracker.state.tracked[RARE].kept is not None
+    assert tracker.state.tracked[OTHER].method_state is None
+    assert tracker.state.tracked[RARE].method_state is not None
     outcome = close(fleet, tracker, "bcd")
     assert outcome.tracked == (RARE, OTHER)
     assert set(outcome.reconstructions) == {OTHER}
@@ -240,9 +240,9 @@ class Counted:
 
 class Mine:
     name, training, needs_departure = "mine", "held-out", True
-    def depart(self, now):
+    def depart(self, context):
         return {depart}
-    def track(self, kept, now):
+    def track(self, state, context):
         {track}
     @on_vehicle(sums=("d",))
     def part(self, asked, local):
@@ -250,7 +250,7 @@ class Mine:
 """
 
 
-def mine(tmp_path, *, depart="now.prototype()", track="return kept, kept", part="return {'sums': np.ones(8)}"):
+def mine(tmp_path, *, depart="context.prototype()", track="return state, state", part="return {'sums': np.ones(8)}"):
     path = tmp_path / "mine.py"
     path.write_text(MINE.replace("{depart}", depart).replace("{track}", track).replace("{part}", part))
     return f"{path}:Mine"
@@ -276,21 +276,21 @@ def played(method, rounds=5, **given):
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        ({"track": "return kept, now.total(self.part, x=np.array([np.inf]))['sums']"}, "x should be finite"),
-        ({"track": "return kept, kept * np.nan"}, "it has no prototype"),
-        ({"track": "return kept, kept * 1e200"}, "which no feature has"),
-        ({"track": "return kept, kept + 1j"}, "complex128 of shape (8,), should be a prototype"),
+        ({"track": "return state, context.total(self.part, x=np.array([np.inf]))['sums']"}, "x should be finite"),
+        ({"track": "return state, state * np.nan"}, "it has no prototype"),
+        ({"track": "return state, state * 1e200"}, "which no feature has"),
+        ({"track": "return state, state + 1j"}, "complex128 of shape (8,), should be a prototype"),
         ({"track": "raise SystemExit"}, "SystemExit"),
-        ({"track": "return lambda: 1, kept"}, "it keeps a function, which cannot be stored"),
+        ({"track": "return lambda: 1, state"}, "it keeps a function, which cannot be stored"),
         (
-            {"track": "return kept, now.report(now.request(unit=True).__class__(1, 6, unit=True)).means[2]"},
+            {"track": "return state, context.report(context.request(unit=True).__class__(1, 6, unit=True)).means[2]"},
             "a request for round 1, should be for",
         ),
         (
-            {"track": "return kept, now.total(self.part)['sums']", "part": "raise ValueError('a bug')"},
+            {"track": "return state, context.total(self.part)['sums']", "part": "raise ValueError('a bug')"},
             "ValueError: a bug",
         ),
-        ({"track": "return kept, now.total(self.part)['sums']", "part": "return {}"}, "should be sums, by name"),
+        ({"track": "return state, context.total(self.part)['sums']", "part": "return {}"}, "should be sums, by name"),
     ],
 )
 def test_what_a_method_does_wrong_costs_the_method(tmp_path, parts, said):
@@ -303,30 +303,30 @@ def test_what_a_method_does_wrong_costs_the_method(tmp_path, parts, said):
 
 
 @pytest.mark.parametrize(
-    ("kept", "said"),
+    ("state", "said"),
     [
-        ("Pair(now.prototype(), 1)", "it keeps a Pair, which cannot be stored"),
+        ("Pair(context.prototype(), 1)", "it keeps a Pair, which cannot be stored"),
         ("open", "which cannot be stored"),
         ("np.array([object()])", "which cannot be stored"),
     ],
 )
-def test_what_cannot_be_stored_is_said_on_the_day(tmp_path, kept, said):
-    outcomes = played(mine(tmp_path, depart=kept))
+def test_what_cannot_be_stored_is_said_on_the_day(tmp_path, state, said):
+    outcomes = played(mine(tmp_path, depart=state))
     (decision,) = [d for outcome in outcomes for d in outcome.decisions if d.what == "fallback"]
     assert said in decision.why
     assert RARE in outcomes[-1].reconstructions
 
 
 @pytest.mark.parametrize(
-    ("kept", "track"),
+    ("state", "track"),
     [
-        ("Counted(now.prototype())", "return kept, kept.p * kept.n"),
-        ("{(1, 2): [now.prototype(), np.float64(2), np.float32(1), b'x', None]}", "return kept, kept[1, 2][0]"),
-        ("[now.prototype()]", "kept[0] += 1; return kept, kept[0]"),
+        ("Counted(context.prototype())", "return state, state.p * state.n"),
+        ("{(1, 2): [context.prototype(), np.float64(2), np.float32(1), b'x', None]}", "return state, state[1, 2][0]"),
+        ("[context.prototype()]", "state[0] += 1; return state, state[0]"),
     ],
 )
-def test_what_is_kept_is_what_is_read(tmp_path, kept, track):
-    outcomes = played(mine(tmp_path, depart=kept, track=track))
+def test_what_is_kept_is_what_is_read(tmp_path, state, track):
+    outcomes = played(mine(tmp_path, depart=state, track=track))
     assert not [problem for outcome in outcomes for problem in outcome.problems]
     assert not outcomes[-1].reconstructions
     if "+= 1" in track:
@@ -334,10 +334,8 @@ def test_what_is_kept_is_what_is_read(tmp_path, kept, track):
 
 
 def test_a_question_is_not_lost_on_a_method_that_catches_everything(tmp_path):
-    track = (
-        "\n        try:\n            told = now.total(self.part)['sums']\n        except:\n            told = -1e6\n"
-    )
-    outcomes = played(mine(tmp_path, track=f"{track}        return kept, kept + told"))
+    lines = "", "try:", "    told = context.total(self.part)['sums']", "except:", "    told = -1e6"
+    outcomes = played(mine(tmp_path, track="\n        ".join((*lines, "return state, state + told"))))
     assert not outcomes[-1].reconstructions
     assert np.abs(outcomes[-1].prototypes[RARE]).max() < 1e3
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mpt
-from mpt.fleet import FleetError, Settings, Tracker
+from mpt.fleet import FleetError, Tracker, TrackerSettings
 from tests.tracking.fleets import RARE, C, D, Fleet, paper_fleet, tracker, whats
 
 
@@ -349,4 +349,4 @@ def test_a_wrong_call_changes_nothing():
 )
 def test_wrong_settings_are_named(wrong, words):
     with pytest.raises(FleetError, match=words):
-        Settings(**{"num_classes": C, "dim": D, **wrong})
+        TrackerSettings(**{"num_classes": C, "dim": D, **wrong})

@@ -14,7 +14,6 @@ from mpt.federation.engine import Federation
 from mpt.federation.plan import Plan
 from mpt.fleet.flower.server_app import server_app
 from mpt.fleet.flower.vehicle_app import vehicle_app
-from mpt.learning import Settings
 from mpt.methods import Method
 from mpt.methods.registry import find_method
 
@@ -30,7 +29,7 @@ SETTINGS = {
     "num_rounds": ROUNDS,
     "events": f"leave {VEHICLES - 1} after 2",
     "vehicle_ids": "partition",
-    "least": VEHICLES,
+    "min_vehicles": VEHICLES,
 }
 
 
@@ -44,9 +43,9 @@ class Noted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.method, name)
 
-    def track(self, kept: Any, now: Any) -> Any:
-        kept, self.given[now.round] = self.method.track(kept, now)
-        return kept, self.given[now.round]
+    def track(self, state: Any, context: Any) -> Any:
+        state, self.given[context.round] = self.method.track(state, context)
+        return state, self.given[context.round]
 
 
 def main() -> None:
@@ -61,7 +60,7 @@ def main() -> None:
     method = Noted(find_method(name), {})
     plan = Plan(
         rare=dataset.class_index("truck"), methods=("mpt",), vehicles=VEHICLES, remaining=0.1, rounds=ROUNDS,
-        depart_at=2, eval_every=1, settings=Settings(epochs=1, batch_size=16),
+        depart_at=2, eval_every=1, epochs=1, batch_size=16,
     )  # fmt: skip
     federation = Federation(dataset, plan, torch.device("cpu"), methods=[method])
     state, apart = federation.start(), []

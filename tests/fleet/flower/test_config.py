@@ -8,14 +8,15 @@ pytest.importorskip("torch", reason="the extra sim is not installed")
 pytest.importorskip("flwr", reason="the extra fleet is not installed")
 
 from mpt.fleet import FleetError
+from mpt.fleet.flower import demo
 from mpt.fleet.flower.check import check
-from mpt.fleet.flower.config import AppConfig
+from mpt.fleet.flower.config import AppConfig, dashed
 from mpt.fleet.flower.server_app import folder_of, prepare
 
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("folder", ["fleet", "tests/fleet/flower/app"])
+@pytest.mark.parametrize("folder", ["deploy/flower", "tests/fleet/flower/app"])
 def test_the_apps_configuration_has_every_setting_with_its_default(folder):
     """`flwr run -c` can change only what is in there."""
     config = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
@@ -23,10 +24,15 @@ def test_the_apps_configuration_has_every_setting_with_its_default(folder):
     assert AppConfig.of(config) == AppConfig()
 
 
+def test_the_demos_settings_are_those_of_the_app():
+    assert AppConfig.of(dashed(demo.SETTINGS)).min_vehicles == demo.VEHICLES - 1
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"round": 3}, "unknown key 'round', known are augment, backbone"),
+        ({"wait": 3.0}, "unknown key 'wait', it is called timeout now"),
         ({"num-rounds": "3"}, "num-rounds = '3', should be a whole number"),
         ({"lr": True}, "lr = True, should be a number"),
         ({"num-rounds": 0}, "num-rounds = 0, should be at least 1"),

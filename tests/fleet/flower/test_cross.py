@@ -15,8 +15,8 @@ from mpt.fleet.flower.config import AppConfig
 from mpt.fleet.flower.records import FEATURES, ask_content, read_ask
 from mpt.fleet.flower.server_app import prepare, server_of
 from mpt.fleet.flower.vehicle_app import vehicle_app
-from mpt.fleet.holdings import shared
 from mpt.fleet.local import LocalTransport
+from mpt.fleet.local_data import shared
 from mpt.fleet.server import Server
 from mpt.fleet.vehicle import Vehicle, arrays
 from tests.fleet.flower.grids import DirectGrid, identified

@@ -26,11 +26,11 @@ SETTINGS = {
     "remaining": 0.1,
     "watch": "truck",
     "deadline": 120.0,
-    "least": 3,
-    "quorum": 0.3,
+    "min_vehicles": 2,
+    "quorum": 0.2,
     "grace": 20,
 }
-OWNER, TRUCK, VEHICLES = "v5", 2, 6
+OWNER, TRUCK, VEHICLES = "v4", 2, 5
 
 
 def lines(path):
@@ -81,7 +81,7 @@ class Story:
         self.net.start_vehicle(name, f"partition-id={name[1:]} num-partitions={VEHICLES} {more}".strip())
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=5)
 def test_a_fleet_that_much_happens_to(tmp_path):
     with Loopback(tmp_path / "fleet", APP) as net:
         story = Story(net, tmp_path / "state")
@@ -90,9 +90,8 @@ def test_a_fleet_that_much_happens_to(tmp_path):
         for name, more in {
             "v0": "",
             "v1": "",
-            "v2": "",
-            "v3": 'spoils="nan" own-settings="spoils"',
-            "v4": 'spoils="shape" own-settings="spoils"',
+            "v2": 'spoils="nan" own-settings="spoils"',
+            "v3": 'spoils="shape" own-settings="spoils"',
             OWNER: "",
         }.items():
             story.start(name, more)
@@ -118,13 +117,13 @@ def test_a_fleet_that_much_happens_to(tmp_path):
         assert net.processes[OWNER].wait(60) == 0
         assert "left: the server was told" in net.log(OWNER)
 
-        net.stop("v2", signal.SIGKILL)
+        net.stop("v1", signal.SIGKILL)
         story.wait(lambda: story.decided("suspected"))
         lost = story.decided("suspected")[0]["vehicle"]
         assert story.decided("suspected")[0]["round"] > story.decided("departed")[0]["round"]
         assert not [d for d in story.decided("failed") if d["vehicle"] == owner]
         assert lost not in (owner, spoiler)
-        story.start("v2")
+        story.start("v1")
         story.wait(lambda: story.decided("returned"))
         assert story.decided("returned")[0]["vehicle"] == lost
 
@@ -136,16 +135,16 @@ def test_a_fleet_that_much_happens_to(tmp_path):
         before = story.rounds[-1]
         net.stop("superlink", signal.SIGKILL)
         net.start_superlink()
-        run = story.run(before + 2)
-        story.wait(lambda: len(story.decided("resumed")) == 2 and story.rounds[-1] == before + 2)
+        run = story.run(before + 1)
+        story.wait(lambda: len(story.decided("resumed")) == 2 and story.rounds[-1] == before + 1)
         story.wait(lambda: state_of(net, run) == "finished:completed", 90)
 
-        assert sorted(set(story.rounds)) == list(range(1, before + 3))
+        assert sorted(set(story.rounds)) == list(range(1, before + 2))
         status = read_status(open_store(story.state))
         states = {v.vehicle: v.state for v in status.vehicles}
-        assert {v.name for v in status.vehicles} == {"v0", "v1", "v2", "v3", OWNER}
+        assert {v.name for v in status.vehicles} == {"v0", "v1", "v2", OWNER}
         assert states[owner] == "departed"
-        assert [state for vehicle, state in states.items() if vehicle != owner] == ["present"] * 4
+        assert [state for vehicle, state in states.items() if vehicle != owner] == ["present"] * 3
         assert status.classes[TRUCK].tracked is not None
         assert "Failed to activate SuperNode" in net.log("stranger")
         assert any("head.bias is float32 of shape (3,)" in problem for problem in status.problems), status.problems

@@ -11,9 +11,9 @@ for package in ("torch", "flwr", "PIL"):
 from PIL import Image
 from typer.testing import CliRunner
 
-from mpt.commands import app
+from mpt.base.files import exclusive_lock
+from mpt.cli.main import app
 from mpt.data import load
-from mpt.files import alone
 from mpt.fleet.flower.check import check
 from mpt.fleet.flower.config import AppConfig, settings
 from mpt.fleet.flower.server_app import serve
@@ -53,7 +53,7 @@ def folders(tmp_path_factory):
 
 def given(folders, **more):
     return {
-        "classes": ",".join(CLASSES), "image_size": 28, "num_rounds": 2, "wait": 1.0,
+        "classes": ",".join(CLASSES), "image_size": 28, "num_rounds": 2, "timeout": 1.0,
         "test": f"folder:{folders / 'server'}", **more,
     }  # fmt: skip
 
@@ -107,10 +107,10 @@ def test_a_class_that_the_fleet_does_not_know_is_left_out_and_said(state):
     assert [v.samples for v in read_status(open_store(state)).vehicles] == [24, 24, 24]
 
 
-def test_it_goes_on_with_other_test_samples_but_not_with_other_classes(state, folders):
+def test_it_resumes_with_other_test_samples_but_not_with_other_classes(state, folders):
     found = check([_text(given(folders, state=str(state), test="", num_rounds=5))])
     assert found.problems == ()
-    assert f"state: {state} holds round 2: the fleet goes on with round 3" in found.notes
+    assert f"state: {state} holds round 2: the fleet resumes with round 3" in found.notes
     wrong = check([_text(given(folders, state=str(state), backbone="resnet18", grace=7))]).problems
     assert wrong == (
         "store: it holds a fleet with backbone 'cnn3', not 'resnet18'; grace 3, not 7: give another state folder, "
@@ -139,14 +139,14 @@ def test_check_says_what_would_be_done(folders, tmp_path):
 
 WRONG = {
     "num-rounds": ("0", "num-rounds = 0, should be at least 1"),
-    "watch_share": ("0.5", "unknown key 'watch_share', should it be 'watch-share'?"),
+    "watch_share": ("0.5", "unknown key 'watch_share', did you mean watch-share?"),
     "lr": ('"fast"', "lr = 'fast', should be a number"),
     "method": ('"ldc:al"', "method: 'ldc:al' is none, did you mean ldc:all?"),
     "quorum": ("2", "quorum = 2.0, should be above 0 and at most 1"),
     "deadline": ("-1", "deadline = -1.0, should be a number of seconds above 0"),
     "grace": ("-1", "grace = -1, should be at least 0"),
-    "watch": ('"trukc"', "watch names 'trukc', should it be 'truck'?"),
-    "backbone": ('"cnn4"', "backbone: 'cnn4', should be one of cnn3"),
+    "watch": ('"trukc"', "watch names 'trukc', did you mean truck?"),
+    "backbone": ('"cnn4"', "backbone: 'cnn4' is none, did you mean cnn3?"),
     "test": ('"folder:/nowhere"', "folder:/nowhere: no folder"),
     "patience": ("0", "patience = 0, should be at least 1"),
     "carry-share": ("7", "carry-share = 7.0, should be a share from 0.05 to 1"),
@@ -202,7 +202,7 @@ def test_settings_that_do_not_go_together():
 
 def test_a_state_folder_that_is_taken_has_an_exit_code_of_its_own(folders, tmp_path):
     text = _text(given(folders, state=str(tmp_path)))
-    with alone(tmp_path):
+    with exclusive_lock(tmp_path):
         done = call("fleet", "check", "-c", text)
         worse = call("fleet", "check", "-c", f"{text} fail=2.0")
     assert (done.exit_code, worse.exit_code) == (3, 1)

@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, RecordDict
 from mpt.fleet import FleetError, Tracker, open_store
 from mpt.fleet.flower.records import FEATURES, REFERENCE
 from mpt.fleet.flower.tracking import Tracking, ask_statistics
-from mpt.fleet.kept import Models
+from mpt.fleet.reference_models import ReferenceModels
 from tests.fleet.flower.grids import identified
 from tests.fleet.flower.test_tracking import NAMES, App, model
 from tests.tracking.fleets import RARE, paper_fleet, tracker
@@ -94,7 +94,7 @@ def test_a_vehicle_that_lacks_the_model_gets_it_with_the_next_question():
 
 @pytest.mark.parametrize("place", ["state", "sqlite:fleet.db"])
 @pytest.mark.parametrize("last", [3, 5])
-def test_one_that_goes_on_from_its_store_makes_the_same(place, last, tmp_path, monkeypatch):
+def test_one_that_resumes_from_its_store_makes_the_same(place, last, tmp_path, monkeypatch):
     """Vehicles have lost what they kept, as in a new run of Flower: everybody gets the models once more."""
     monkeypatch.chdir(tmp_path)
     grid = App().grid()
@@ -155,13 +155,15 @@ def test_what_embed_must_give(given):
 
 
 def test_in_a_loop_of_ones_own_models_are_handed_on():
-    grid, server, models = App().grid(), cross(), Models()
+    grid, server, models = App().grid(), cross(), ReferenceModels()
     for number in range(1, ROUNDS + 1):
         if number > GONE:
             grid.offline.add(10)
         outcome = ask_statistics(grid, server, model(number), models=models)
     assert np.array_equal(outcome.prototypes, alone(ROUNDS)[1].prototypes)
-    with pytest.raises(FleetError, match=r"models: none, should be a Models\(\), the same in all rounds, for 'mpt-x'"):
+    with pytest.raises(
+        FleetError, match=r"models: none, should be a ReferenceModels\(\), the same in all rounds, for 'mpt-x'"
+    ):
         ask_statistics(grid, server, model(8))
 
 

@@ -28,7 +28,6 @@ def quickstart(monkeypatch, one_thread):
     """A function that trains the example in this process: its global model after every round, all bits of it."""
     for package in ("torch", "sklearn", "flwr"):
         pytest.importorskip(package, reason="the extra fleet is not installed")
-    import torch
     from flwr.app import Context, RecordDict
     from flwr.serverapp.strategy import FedAvg
 
@@ -44,9 +43,8 @@ def quickstart(monkeypatch, one_thread):
 
     def run(app, seed=0, **config):
         client, server = app("client_app"), app("server_app")
-        torch.manual_seed(seed)
         random.seed(seed)
-        config = {"num-server-rounds": 8, "leaves-after": 4, "local-epochs": 1, **config}
+        config = {"seed": seed, "num-server-rounds": 8, "leaves-after": 4, "local-epochs": 1, **config}
         grid = DirectGrid(client, 4, {p: {"num-partitions": 4} for p in range(4)}, config)
         server(grid, Context(1, 1, {}, RecordDict(), config))
         sent = [message for message in grid.sent if message.metadata.message_type == "train"]

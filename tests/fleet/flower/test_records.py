@@ -30,6 +30,15 @@ def test_a_question_comes_back(kind):
     assert equal(back.model, MODEL)
 
 
+@pytest.mark.parametrize("loss", ["cross-entropy", "fedlc", "mine.py:focal(gamma=2)"])
+def test_the_loss_comes_back_and_is_understood_of_a_server_of_the_release_before(loss):
+    content = ask_content(Ask("train", 3, MODEL, loss=loss))
+    assert read_ask(content, "train").loss == loss
+    assert content["mpt.ask"]["calibrates"] == (loss == "fedlc")
+    del content["mpt.ask"]["loss"]
+    assert read_ask(content, "train").loss == ("fedlc" if loss == "fedlc" else "cross-entropy")
+
+
 @pytest.mark.parametrize(
     "reply",
     [

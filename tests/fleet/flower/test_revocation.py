@@ -12,7 +12,7 @@ for package in ("torch", "flwr", "cryptography"):
 
 from mpt.fleet.flower.loopback import CONNECTION, Loopback, program
 
-APP = Path(__file__).parents[3] / "fleet"
+APP = Path(__file__).parents[3] / "deploy" / "flower"
 CONFIG = "partition-id=0 num-partitions=2"
 
 

@@ -12,13 +12,13 @@ pytest.importorskip("flwr", reason="the extra fleet is not installed")
 import mpt
 from mpt.fleet import FleetError
 from mpt.fleet.flower.config import AppConfig
-from mpt.fleet.flower.server_app import serve
+from mpt.fleet.flower.server_app import loss_of, serve
 from mpt.fleet.flower.vehicle_app import vehicle_app
 from mpt.fleet.status import read_status
 from mpt.fleet.store import open_store
 from tests.fleet.flower.grids import DirectGrid, identified
 
-SETTINGS = {"dataset": "road?train=12&test=4", "image_size": 28, "num_rounds": 2, "wait": 1.0}
+SETTINGS = {"dataset": "road?train=12&test=4", "image_size": 28, "num_rounds": 2, "timeout": 1.0}
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -52,7 +52,7 @@ def test_a_round_says_when_it_ended(tmp_path):
     assert times[-1] <= datetime.fromisoformat(read_status(open_store(tmp_path)).time)
 
 
-def test_a_new_release_goes_on_and_says_so(tmp_path, monkeypatch):
+def test_a_new_release_resumes_and_says_so(tmp_path, monkeypatch):
     before = mpt.__version__
     run(tmp_path, num_rounds=1)
     monkeypatch.setattr("mpt.fleet.flower.server_app.__version__", "99.1")
@@ -98,3 +98,11 @@ def test_an_sqlite_file_may_be_named_as_such(tmp_path):
         FleetError, match=r"state: .* cannot be made \(Not a directory\), should be a folder or sqlite:PATH"
     ):
         run(tmp_path / "rounds.jsonl" / "state")
+
+
+def test_vehicles_minimise_what_the_method_says_or_else_the_configuration():
+    assert loss_of(AppConfig()) == "cross-entropy"
+    assert loss_of(AppConfig(loss="fedlc(tau=0.3)")) == "fedlc(tau=0.3)"
+    assert loss_of(AppConfig(method="fedlc")) == "fedlc"
+    with pytest.raises(FleetError, match=r"loss: 'fedcl' is none, did you mean fedlc\?"):
+        loss_of(AppConfig(loss="fedcl"))

@@ -19,7 +19,7 @@ from mpt.fleet.store import open_store
 @pytest.mark.parametrize("method", ["mpt", "mpt-x", "icarl", "ldc:all"])
 def test_eight_vehicles_have_the_engines_prototypes_for_three_rounds(tmp_path, method):
     script = Path(__file__).with_name("simulated.py")
-    quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_DISABLE_IMPORT_WARNING": "1"}
+    quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, str(script), str(tmp_path), method],
         env={**os.environ, **quiet, "FLWR_HOME": str(tmp_path / "flower")},

@@ -18,7 +18,7 @@ for package in ("torch", "flwr", "cryptography", "PIL"):
 
 from PIL import Image
 
-from mpt.files import alone
+from mpt.base.files import exclusive_lock
 from mpt.fleet import FleetError
 from mpt.fleet.flower.loopback import CONNECTION, Loopback, program
 from mpt.fleet.flower.supernode import ENDED, NO_GOODBYE, SuperNode, free_port, keep, leave_path
@@ -278,7 +278,7 @@ def mpt_leave(key, *more):
 
 def test_leave_is_told_by_a_file_beside_the_key(key):
     LeaveFile(leave_path(key)).stays()
-    with alone(key):
+    with exclusive_lock(key):
         assert mpt_leave(key).returncode == 0
         assert LeaveFile(leave_path(key)).asked
         elsewhere = mpt_leave(key, "--leave-file", "elsewhere")
@@ -295,7 +295,7 @@ def test_leave_without_a_vehicle_says_so(key):
 
 
 def test_a_second_vehicle_with_the_same_key_is_refused(key):
-    with alone(key), pytest.raises(FleetError, match=r"key: a vehicle runs with .*vehicle.key already"):
+    with exclusive_lock(key), pytest.raises(FleetError, match=r"key: a vehicle runs with .*vehicle.key already"):
         keep(node(key, leave_path=key.with_name("elsewhere")))
     assert keep(node(key, script="raise SystemExit(3)")) == 3
 

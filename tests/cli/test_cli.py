@@ -1,6 +1,7 @@
 """The command line as a user meets it."""
 
 import csv
+import importlib
 import json
 import os
 import subprocess
@@ -10,19 +11,23 @@ from pathlib import Path
 
 import pytest
 
-for package in ("typer", "rich", "pydantic", "torch"):
+for package in ("typer", "rich", "torch"):
     pytest.importorskip(package, reason="the extra sim is not installed")
 
+import click
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import mpt
-from mpt.commands import app
-from mpt.config import RunConfig
+from mpt.base.settings import rules_of
+from mpt.cli.lists import POINTS
+from mpt.cli.main import app
 from mpt.methods import METHODS
+from mpt.runs.config import RunConfig
 
-from .data.nuimages_folder import Folder
+from ..data.nuimages_folder import Folder
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SMALL = [
     "--dataset",
     "road?train=20&test=5",
@@ -59,18 +64,56 @@ def test_help_names_the_commands_and_every_setting():
     for arguments in ((), ("--help",)):
         done = call(*arguments)
         assert done.exit_code == 0
-        assert all(name in done.output for name in ("run", "methods", "datasets"))
-    done = call("run", "--help", env={"COLUMNS": "200"})
-    assert done.exit_code == 0
-    for name, field in RunConfig.model_fields.items():
-        assert f"--{name.replace('_', '-')} " in done.output
-        assert field.description in done.output
-    assert "(default: 100)" in done.output
+        assert all(name in done.output for name in ("run", "predict", *POINTS))
+    for asked in ("--help", "-h"):
+        done = call("run", asked, env={"COLUMNS": "220"})
+        assert done.exit_code == 0
+        for name, rule in rules_of(RunConfig).items():
+            assert f"--{name.replace('_', '-')} " in done.output
+            assert rule.about in done.output
+        assert "(default: 100)" in done.output
+        assert "--no-models" in done.output
 
 
-def test_methods_and_datasets_are_listed_a_line_each():
+def test_the_release_is_told():
+    for asked in (["--version"], ["--version", "run"]):
+        done = call(*asked)
+        assert (done.exit_code, done.output) == (0, f"mpt {mpt.__version__}\n")
+
+
+def commands(group, *path):
+    """Every command, with the words that lead to it."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, *path, name)
+        yield (*path, name), command
+
+
+def test_every_positional_argument_says_what_it_is():
+    every = list(commands(get_command(app)))
+    found = [(path, p) for path, command in every for p in command.params if isinstance(p, click.Argument)]
+    assert {path for path, _ in found} >= {("report",), ("predict",), ("export",), ("fleet", "status"), ("whatif",)}
+    assert [(path, p.name) for path, p in found if not p.help or not p.metavar] == []
+    for path, argument in found:
+        assert argument.help.split()[0] in call(*path, "--help", env={"COLUMNS": "200"}).output
+    assert call("report").stderr == "mpt: Missing argument 'RUN': folder that mpt run --out has written\n"
+
+
+@pytest.mark.parametrize("arguments", [["rnu"], ["fleet", "stats"], ["run", "--dataste", "road"], ["repro"]])
+def test_one_suggestion_is_made(arguments):
+    done = call(*arguments)
+    assert done.exit_code == 2
+    assert done.stderr.count("Did you mean") == 1
+
+
+def test_what_there_is_at_every_extension_point_is_listed_a_line_each():
     lines = call("methods").output.splitlines()
     assert [line.split()[0] for line in lines] == ["method", *METHODS, "path.py:Class"]
+    for name, (module, point, _) in POINTS.items():
+        if name not in ("methods", "datasets"):
+            found = getattr(importlib.import_module(module), point)
+            lines = call(name).output.splitlines()
+            assert [line.split()[0] for line in lines] == [found.word, *found, found.own]
     lines = call("datasets").output.splitlines()
     assert any(line.split()[0] == "parquet:PREFIX?image=...&label=..." for line in lines)
     assert any(line.split()[0].endswith("&train=...") for line in lines)
@@ -82,7 +125,7 @@ def test_methods_and_datasets_are_listed_a_line_each():
         (["--methods", "mtp"], "method: 'mtp' is none, did you mean mpt?"),
         (["--methods", "mine.py:Mine"], "method: there is no file mine.py"),
         (["--rare", "lorry"], "class: no 'lorry' in road, should be one of car, van, truck"),
-        (["--dataset", "raod"], "dataset: 'raod' is none that is known"),
+        (["--dataset", "raod"], "dataset: 'raod' is none that is known, did you mean road?"),
         (["--dataset", "road?train=5"], "class 'truck': 5 train samples in road, should be at least 10"),
         (["--rounds", "0"], "rounds: 0, should be at least 2"),
         (["--rounds", "x"], "Invalid value for '--rounds': 'x' is not a valid integer."),
@@ -95,9 +138,21 @@ def test_methods_and_datasets_are_listed_a_line_each():
             "partition: vehicle, but road does not say which vehicle recorded a sample",
         ),
         (["--partition", "vehicle", "--vehicles", "3"], "vehicles: 3, should be left out with partition vehicle"),
-        (["--backbone", "cnn4"], "backbone: 'cnn4', should be one of cnn3"),
+        (["--backbone", "cnn4"], "backbone: 'cnn4' is none, did you mean cnn3?"),
+        (
+            ["--partition", "log"],
+            "partition: 'log' is none, should be one of concentrate, vehicle, or path.py:function",
+        ),
+        (["--readout", "mahalanobis,nearest"], "readout: 'nearest' is none, should be one of mahalanobis, diagonal"),
+        (["--loss", "cross-entrpy"], "loss: 'cross-entrpy' is none, did you mean cross-entropy?"),
+        (
+            ["--methods", "mpt(ridge=x)"],
+            "method: 'mpt(ridge=x)', arguments should be literals: numbers, texts in quotes",
+        ),
+        (["--methods", "mpt(rigde=0.1)"], "method: mpt(rigde=0.1) cannot be made (TypeError: "),
+        (["--methods", "mpt(training='heldout')"], "training: 'heldout' is none, did you mean held-out?"),
         (["--device", "abacus"], "device: 'abacus' is none that works here"),
-        (["--config", "{tmp}/wrong.toml"], "round: there is no such setting, should be one of"),
+        (["--config", "{tmp}/wrong.toml"], "round: there is no such setting, did you mean rounds?"),
         (["--config", "{tmp}/missing.toml"], "config: there is no file"),
         (["--out", "{tmp}/wrong.toml"], "out: "),
         (["--speed", "3"], "No such option"),
@@ -133,7 +188,7 @@ def test_a_run_is_written_and_can_be_repeated_from_what_was_written(tmp_path):
     for name in ("first", "again"):
         with (tmp_path / name / "metrics.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
-        tables.append([{k: v for k, v in row.items() if k != "seconds"} for row in rows])
+        tables.append([{k: v for k, v in row.items() if not k.endswith("seconds")} for row in rows])
     assert tables[0] == tables[1]
     assert {(row["seed"], row["round"], row["method"]) for row in tables[0]} == {
         (seed, number, method) for seed in "01" for number in "12" for method in ("frozen", "mpt")
@@ -194,7 +249,8 @@ def test_python_m_mpt_in_a_pipe_prints_plain_lines():
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout + done.stderr
     assert [line.split()[3] for line in done.stderr.splitlines()] == ["1/2", "2/2"]
-    assert {line.split()[0] for line in done.stdout.splitlines()} == {"F1", "last", "method", "fedavg", "mpt"}
+    words = [line.split()[0] for line in done.stdout.splitlines()]
+    assert (words[:3], set(words[3:5]), words[5:]) == (["F1", "last", "method"], {"fedavg", "mpt"}, ["mean", "bytes:"])
 
 
 def test_the_command_mpt_is_the_same():
@@ -208,7 +264,7 @@ def test_the_command_mpt_is_the_same():
     assert left.value.code == 0
 
 
-@pytest.mark.parametrize("missing", ["typer", "pydantic", "torch"])
+@pytest.mark.parametrize("missing", ["typer", "rich", "torch"])
 def test_without_the_extra_it_says_what_to_install(missing):
     code = f"""
 import sys
@@ -231,10 +287,10 @@ def test_simulate_and_run_config_come_when_asked_for():
     code = """
 import sys, mpt
 assert {"simulate", "RunConfig", "deposit"} <= set(dir(mpt))
-heavy = {"torch", "typer", "rich", "pydantic"}
+heavy = {"torch", "typer", "rich"}
 assert not heavy & set(sys.modules)
 print(mpt.RunConfig(rounds=20).rounds, "torch" in sys.modules, mpt.simulate.__module__)
 """
-    assert python(["-c", code]).stdout == "20 False mpt.simulation\n"
+    assert python(["-c", code]).stdout == "20 False mpt.report.simulate\n"
     with pytest.raises(AttributeError, match="no attribute 'simulation_of'"):
         mpt.simulation_of  # noqa: B018

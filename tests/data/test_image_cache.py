@@ -1,4 +1,4 @@
-"""What is kept is compared with what `hold` gives at that moment."""
+"""What is kept is compared with what `load_local` gives at that moment."""
 
 import fcntl
 import hashlib
@@ -13,7 +13,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from mpt.data import DataError, Dataset, Split, hold, hold_kept, kept, save_npz
+from mpt.data import DataError, Dataset, Split, image_cache, load_local, load_local_cached, save_npz
 
 from .samples import encode, make_dataset, smooth_image, write_folder, write_parquet
 
@@ -82,10 +82,10 @@ def test_it_gives_what_hold_gives_the_first_and_the_second_time(kind, options, t
     if kind.startswith("parquet"):
         pytest.importorskip("pyarrow")
     spec = SPECS[kind](tmp_path)
-    expected, said, again = hold(spec, **options), [], []
-    assert_same(hold_kept(spec, path=path, say=said.append, **options), expected)
+    expected, said, again = load_local(spec, **options), [], []
+    assert_same(load_local_cached(spec, path=path, say=said.append, **options), expected)
     made = place(path)
-    assert_same(hold_kept(spec, path=path, say=again.append, **options), expected)
+    assert_same(load_local_cached(spec, path=path, say=again.append, **options), expected)
     assert place(path) == made
     assert said == again == [f"{spec}: {note}" for note in expected.notes]
     assert len(said) == (kind in ("roads", "npz"))
@@ -95,7 +95,7 @@ def test_its_size_is_that_of_the_samples_and_it_is_for_its_owner_alone(roads, pa
     (path.parent / f".{path.name}.partial").write_bytes(b"left by a process that was killed" * 1000)
     before = os.umask(0)
     try:
-        held = hold_kept(f"folder:{roads}", path=path, image_size=SIZE)
+        held = load_local_cached(f"folder:{roads}", path=path, image_size=SIZE)
     finally:
         os.umask(before)
     assert_alone(path)
@@ -140,26 +140,27 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_another_set_of_files_is_loaded_anew(change, roads, path):
     spec = f"folder:{roads}"
-    hold_kept(spec, path=path)
+    load_local_cached(spec, path=path)
     made = [place(path)]
     wait_for_a_tick(roads)
     CHANGES[change](roads)
     for _ in range(2):
-        assert_same(hold_kept(spec, path=path), hold(spec))
+        assert_same(load_local_cached(spec, path=path), load_local(spec))
         made.append(place(path))
     assert made[0] != made[1] == made[2]
 
 
 def test_a_file_is_stamped_by_its_size_and_times_and_a_folder_by_being_there(roads):
-    found = os.stat(roads / "train" / "car" / "0.png")
-    assert kept._stamp(roads / "train" / "car" / "0.png") == (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-    assert kept._stamp(roads) == (0,)
-    assert kept._stamp(roads / "none") == ()
+    image = roads / "train" / "car" / "0.png"
+    found = os.stat(image)
+    assert image_cache._stamp(image) == (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    assert image_cache._stamp(roads) == (0,)
+    assert image_cache._stamp(roads / "none") == ()
 
 
-def test_what_hold_does_not_read_does_not_count(roads, path):
+def test_what_load_local_does_not_read_does_not_count(roads, path):
     spec = f"folder:{roads}"
-    hold_kept(spec, path=path)
+    load_local_cached(spec, path=path)
     made = place(path)
     shutil.rmtree(roads / "test")
     (roads / "train" / "notes.txt").write_text("no class")
@@ -167,7 +168,7 @@ def test_what_hold_does_not_read_does_not_count(roads, path):
     (roads / "train" / "car" / ".hidden.png").write_bytes(b"no image")
     (roads / "train" / ".cache").mkdir()
     (roads / "train" / ".cache" / "0.png").write_bytes(b"no image")
-    assert_same(hold_kept(spec, path=path), hold(spec))
+    assert_same(load_local_cached(spec, path=path), load_local(spec))
     assert place(path) == made
 
 
@@ -177,7 +178,7 @@ def test_another_parquet_file_is_loaded_anew(tmp_path, path):
     for which in ("none", "train", "test"):
         if which != "none":
             os.utime(tmp_path / f"cars-{which}.parquet", ns=(0, 0))
-        assert_same(hold_kept(spec, path=path), hold(spec))
+        assert_same(load_local_cached(spec, path=path), load_local(spec))
         made.add(path.read_bytes()[8:40])
     assert len(made) == 3
 
@@ -188,11 +189,11 @@ def test_other_options_specs_and_releases_are_loaded_anew(roads, path, monkeypat
     spec, made = f"folder:{roads}", set()
     several = ({}, {"image_size": SIZE}, {"image_size": SIZE, "per_class": 2}, {"per_class": SIZE})
     for other, options in [(spec, options) for options in several] + [(f"{spec}/.", {"per_class": SIZE})]:
-        assert_same(hold_kept(other, path=path, **options), hold(other, **options))
+        assert_same(load_local_cached(other, path=path, **options), load_local(other, **options))
         made.add(path.read_bytes()[8:40])
-    for module, name in ((kept, "VERSION"), (kept, "__version__"), (PIL, "__version__")):
+    for module, name in ((image_cache, "VERSION"), (image_cache, "__version__"), (PIL, "__version__")):
         monkeypatch.setattr(module, name, "9.9")
-        hold_kept(other, path=path, **options)
+        load_local_cached(other, path=path, **options)
         made.add(path.read_bytes()[8:40])
     assert len(made) == 5 + 3
     assert_alone(path)
@@ -202,7 +203,7 @@ def test_the_folder_behind_a_link_names_the_set(roads, path):
     link = roads.with_name("link")
     for name in ("roads", "streets"):
         link.symlink_to(roads.with_name(name))
-        assert hold_kept(f"folder:{link}", path=path).name == name
+        assert load_local_cached(f"folder:{link}", path=path).name == name
         link.unlink()
         if roads.exists():
             roads.rename(roads.with_name("streets"))
@@ -214,18 +215,18 @@ def flipped(data, at):
 
 def test_a_damaged_or_foreign_file_is_made_anew(tmp_path, path):
     spec = f"npz:{save_npz(make_dataset(per_class=1), tmp_path / 'x.npz')}"
-    expected = hold_kept(spec, path=path)
+    expected = load_local_cached(spec, path=path)
     whole = path.read_bytes()
     cuts = [whole[:length] for length in range(0, len(whole), 7)]
     flips = [flipped(whole, at) for at in (3, 20, 50, HEADER, HEADER + 20, len(whole) - 1)]
     foreign = [b"not at all samples", bytes(len(whole)), (tmp_path / "x.npz").read_bytes()]
     for damaged in (*cuts, *flips, *foreign, whole[:-1], whole + b"\0"):
         path.write_bytes(damaged)
-        assert_same(hold_kept(spec, path=path), expected)
+        assert_same(load_local_cached(spec, path=path), expected)
         assert path.read_bytes() == whole
     path.unlink()
     os.mkfifo(path)
-    assert_same(hold_kept(spec, path=path), expected)
+    assert_same(load_local_cached(spec, path=path), expected)
     assert path.read_bytes() == whole
 
 
@@ -241,9 +242,9 @@ def rewritten(path, change):
 
 
 def test_the_second_time_the_samples_are_those_of_the_file(roads, path):
-    expected = hold_kept(f"folder:{roads}", path=path).train.images
+    expected = load_local_cached(f"folder:{roads}", path=path).train.images
     rewritten(path, lambda description, arrays: (description, flipped(arrays, len(arrays) - 1)))
-    images = hold_kept(f"folder:{roads}", path=path).train.images
+    images = load_local_cached(f"folder:{roads}", path=path).train.images
     assert np.flatnonzero(images != expected).tolist() == [expected.size - 1]
 
 
@@ -271,13 +272,13 @@ FORGERIES = {
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_forged_file_takes_no_memory_and_is_made_anew(forgery, roads, path):
     spec = f"folder:{roads}"
-    expected = hold_kept(spec, path=path, image_size=SIZE)
+    expected = load_local_cached(spec, path=path, image_size=SIZE)
     whole = path.read_bytes()
     rewritten(path, FORGERIES[forgery])
     assert path.read_bytes() != whole
     tracemalloc.start()
     try:
-        held = hold_kept(spec, path=path, image_size=SIZE)
+        held = load_local_cached(spec, path=path, image_size=SIZE)
         assert tracemalloc.get_traced_memory()[1] < 3e6
     finally:
         tracemalloc.stop()
@@ -287,8 +288,8 @@ def test_a_forged_file_takes_no_memory_and_is_made_anew(forgery, roads, path):
 
 def assert_not_kept(spec, path, reason):
     """The samples are there all the same, and it is said once, as a note and aloud."""
-    expected, said = hold(spec), []
-    held = hold_kept(spec, path=path, say=said.append)
+    expected, said = load_local(spec), []
+    held = load_local_cached(spec, path=path, say=said.append)
     assert np.array_equal(held.train.images, expected.train.images)
     assert held.notes == (*expected.notes, f"not kept in {path.parent} for the next time ({reason})")
     assert said == [f"{spec}: {note}" for note in held.notes]
@@ -327,14 +328,14 @@ def finished(process):
 
 def test_a_full_disk_is_said_and_leaves_what_was_there(roads, path):
     """The operating system's limit on a file's size stands for the disk's."""
-    hold_kept(f"folder:{roads}", path=path)
+    load_local_cached(f"folder:{roads}", path=path)
     whole = path.read_bytes()
     code = """
 import resource, sys
 from pathlib import Path
-from mpt.data import hold_kept
+from mpt.data import load_local_cached
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
-held = hold_kept(sys.argv[1], path=Path(sys.argv[2]), image_size=64, say=lambda _: None)
+held = load_local_cached(sys.argv[1], path=Path(sys.argv[2]), image_size=64, say=lambda _: None)
 print(held.train.images.shape, held.notes[-1])
 """
     printed = finished(started(code, f"folder:{roads}", path))
@@ -349,12 +350,12 @@ def test_processes_at_once_do_not_hurt_each_other(roads, path):
 import sys
 from pathlib import Path
 import numpy as np
-from mpt.data import hold, hold_kept
+from mpt.data import load_local, load_local_cached
 spec, path, start = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-expected = {size: hold(spec, image_size=size, say=lambda _: None) for size in (8, 12, 16)}
+expected = {size: load_local(spec, image_size=size, say=lambda _: None) for size in (8, 12, 16)}
 for i in range(40):
     size = (8, 12, 16)[(start + i // 2) % 3]
-    held = hold_kept(spec, path=path, image_size=size, say=lambda _: None)
+    held = load_local_cached(spec, path=path, image_size=size, say=lambda _: None)
     assert np.array_equal(held.train.images, expected[size].train.images)
     assert held.notes == expected[size].notes, held.notes
 """
@@ -363,8 +364,8 @@ for i in range(40):
         finished(process)
     assert_alone(path)
     made = place(path)
-    (size,) = (size for size in (8, 12, 16) if kept.known_by(spec, size) == path.read_bytes()[8:40])
-    assert_same(hold_kept(spec, path=path, image_size=size), hold(spec, image_size=size))
+    (size,) = (size for size in (8, 12, 16) if image_cache.known_by(spec, size) == path.read_bytes()[8:40])
+    assert_same(load_local_cached(spec, path=path, image_size=size), load_local(spec, image_size=size))
     assert place(path) == made
 
 
@@ -374,7 +375,7 @@ def test_what_another_process_writes_just_now_is_left_to_it(roads, path):
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(b"half")
         file.flush()
-        assert_same(hold_kept(f"folder:{roads}", path=path), hold(f"folder:{roads}"))
+        assert_same(load_local_cached(f"folder:{roads}", path=path), load_local(f"folder:{roads}"))
         assert partial.read_bytes() == b"half"
     assert not path.exists()
 
@@ -389,14 +390,14 @@ def test_what_another_process_has_put_in_place_just_now_is_not_written_over(road
         lock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    assert_same(hold_kept(f"folder:{roads}", path=path), hold(f"folder:{roads}"))
+    assert_same(load_local_cached(f"folder:{roads}", path=path), load_local(f"folder:{roads}"))
     assert path.read_bytes() == b"theirs"
     assert_alone(path)
 
 
 def test_a_set_that_is_no_files_is_not_kept(path):
     spec = "road?train=2&test=1"
-    assert_same(hold_kept(spec, path=path), hold(spec))
+    assert_same(load_local_cached(spec, path=path), load_local(spec))
     assert not path.exists()
 
 
@@ -410,8 +411,8 @@ WRONG = ("folder:{0}/none", "npz:{0}/none", "folder:", "npz:a\0b", "folder:x?y=1
 def test_what_is_wrong_is_said_as_hold_says_it(spec, options, tmp_path, roads, path):
     spec = spec.format(tmp_path)
     with pytest.raises(DataError) as expected:
-        hold(spec, **options)
-    hold_kept(f"folder:{roads}", path=path)
+        load_local(spec, **options)
+    load_local_cached(f"folder:{roads}", path=path)
     with pytest.raises(DataError) as raised:
-        hold_kept(spec, path=path, **options)
+        load_local_cached(spec, path=path, **options)
     assert str(raised.value) == str(expected.value)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mpt
-from mpt.fleet import FleetError, Settings, Tracker
+from mpt.fleet import FleetError, Tracker, TrackerSettings
 from tests.tracking.fleets import RARE, C, D, Fleet, paper_fleet, tracker, whats
 
 BEFORE = Path(__file__).parent / "data" / "before_methods.tracker"
@@ -29,7 +29,7 @@ def test_they_count_until_the_vehicle_answers_again_or_has_departed(variant):
         (outcome,) = play(fleet, server, there)
         samples.append(outcome.reconstructions[RARE].samples)
     assert samples == [6, 6, 6, 6, 6, 2]
-    assert sorted(server.state.remembered) == ["d"]
+    assert sorted(server.state.stale_offsets) == ["d"]
 
 
 def test_what_is_remembered_is_said():
@@ -101,16 +101,16 @@ def test_it_can_be_switched_off(variant):
     np.testing.assert_allclose(outcome.prototypes[RARE], expected.prototype, rtol=1e-10)
     assert outcome.reconstructions[RARE].samples == 4
     assert not outcome.problems
-    assert not server.state.remembered
-    with pytest.raises(FleetError, match="remember: 1, should be True or False"):
-        Settings(num_classes=C, dim=D, remember=1)
+    assert not server.state.stale_offsets
+    with pytest.raises(FleetError, match="remember: 1, should be true or false"):
+        TrackerSettings(num_classes=C, dim=D, remember=1)
 
 
 def test_only_answers_since_the_deposit_was_made_are_remembered():
     """Before that the class is like any other: no vehicle's samples are kept apart, and there is no forecast."""
     fleet, server = paper_fleet(), tracker()
     play(fleet, server, "abcd", "abcd", "abcd")
-    assert not any(server.state.remembered.values())
+    assert not any(server.state.stale_offsets.values())
     (outcome,) = play(fleet, server, "cd")
     assert outcome.reconstructions[RARE].samples == 4
     (outcome,) = play(fleet, server, "bd")
@@ -121,7 +121,7 @@ def test_in_the_round_of_an_announced_leave_all_who_stay_are_remembered():
     fleet, server = paper_fleet(), tracker()
     play(fleet, server, "abcd", "abcd")
     server.close(fleet.answers(server.request()), leaving=["a"])
-    assert sorted(server.state.remembered) == ["b", "c", "d"]
+    assert sorted(server.state.stale_offsets) == ["b", "c", "d"]
     (outcome,) = play(fleet, server, "cd")
     assert outcome.reconstructions[RARE].samples == 6
 
@@ -134,7 +134,7 @@ def test_a_new_deposit_begins_anew():
     outcomes = play(fleet, server, "acde", "cde", "cd")
     assert "deposited" in whats(outcomes[-1])
     assert outcomes[-1].reconstructions[RARE].samples == 4
-    assert not server.state.remembered["b"]
+    assert not server.state.stale_offsets["b"]
 
 
 def test_nobody_answers_and_nothing_is_forgotten():

@@ -6,22 +6,24 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-for package in ("pandas", "pydantic", "torch"):
+for package in ("pandas", "torch"):
     pytest.importorskip(package, reason="the extra sim is not installed")
 
 from PIL import Image
 
 import mpt
-from mpt.config import ConfigError, make_config
-from mpt.simulation import Stopped, simulate
-from mpt.tables import COLUMNS, Tables
+from mpt.report.simulate import simulate
+from mpt.runs.config import ConfigError, make_config
+from mpt.runs.interrupts import Stopped
+from mpt.runs.tables import COLUMNS, Tables
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 MINE = """
 from __future__ import annotations
 from dataclasses import dataclass, replace
@@ -34,13 +36,13 @@ class Kept:
 class Mine:
     name, training, needs_departure = "mine", "held-out", True
 
-    def depart(self, now):
-        return Kept(now.prototype())
+    def depart(self, context):
+        return Kept(context.prototype())
 
-    def track(self, kept, now):
-        kept = replace(kept, rounds=(*kept.rounds, now.round))
-        now.note(step=len(kept.rounds))
-        return kept, kept.prototype + 0.01 * len(kept.rounds)
+    def track(self, state, context):
+        state = replace(state, rounds=(*state.rounds, context.round))
+        context.note(step=len(state.rounds))
+        return state, state.prototype + 0.01 * len(state.rounds)
 """
 
 
@@ -74,7 +76,8 @@ def small(*methods, **settings):
 def without_seconds(folder):
     """Every table that is to be the same, as text without the seconds."""
     tables = Tables.read(folder)
-    kept = [{k: v for k, v in record.items() if k != "seconds"} for record in tables.metrics]
+    seconds = ("vehicle_seconds", "server_seconds")
+    kept = [{k: v for k, v in record.items() if k not in seconds} for record in tables.metrics]
     return kept, (folder / "diagnostics.csv").read_bytes(), (folder / "confusion.csv").read_bytes()
 
 
@@ -93,21 +96,51 @@ def test_tables_are_data_frames_and_the_files_are_the_same(whole):
         frame = getattr(result, name)
         assert list(frame.columns)[: len(COLUMNS[name])] == list(COLUMNS[name])
         assert len(frame) == len(getattr(result.tables, name))
-    metrics = result.metrics
+    metrics = result.metrics[result.metrics["class"] == "truck"].reset_index(drop=True)
     order = ["fedavg", "fedlc", "frozen", "sdc", "mpt", "mine"]
     assert metrics["method"].tolist() == 6 * order
     assert metrics["round"].tolist() == 2 * (6 * [2] + 6 * [4] + 6 * [6])
     assert metrics["seed"].tolist() == 18 * [0] + 18 * [1]
-    assert metrics["rare_f1"].between(0, 1).all()
-    costs = result.costs
-    np.testing.assert_allclose(metrics["seconds"], costs["vehicle_seconds"] + costs["server_seconds"], atol=2e-6)
-    assert (costs["readout_bytes_up"] == 0).equals(costs["readout"].eq("own") | costs["method"].eq("mpt"))
+    assert metrics["f1"].between(0, 1).all()
+    assert (metrics["departed"] == (metrics["round"] > 2)).all()
+    free = (metrics["readout_bytes_up"] == 0).astype(bool)
+    assert free.equals(metrics["readout"].eq("own") | metrics["method"].eq("mpt"))
     summary = result.summary
     assert summary["method"].tolist() == order
     last = metrics[(metrics["method"] == "mpt") & (metrics["round"] == 6)]
-    assert summary.set_index("method").loc["mpt", "last_f1"] == pytest.approx(last["rare_f1"].mean())
-    departing = result.metrics.query("round == 2 and method == 'mpt'")["rare_f1"]
+    assert summary.set_index("method").loc["mpt", "last_f1"] == pytest.approx(last["f1"].mean())
+    departing = metrics.query("round == 2 and method == 'mpt'")["f1"]
     assert summary.set_index("method").loc["mpt", "departure_f1"] == pytest.approx(departing.mean())
+    after = metrics.query("round > 2 and method == 'sdc'")
+    assert summary.set_index("method").loc["sdc", "bytes_up"] == pytest.approx(after["bytes_up"].mean())
+    assert summary["cost_rounds"].tolist() == summary["mean_rounds"].tolist() == 6 * [2]
+
+
+def test_every_class_has_its_scores_in_every_evaluated_round(whole):
+    metrics, confusion = whole[2].metrics, whole[2].confusion
+    classes = whole[2].manifest["classes"]
+    rows = metrics.groupby(["seed", "round", "method", "readout"])
+    assert all(sorted(group["class"]) == sorted(classes) for _, group in rows)
+    others = metrics[metrics["class"] != "truck"]
+    assert others["bytes_up"].isna().all()
+    assert (others["departed"] == 0).all()
+    for (seed, number, method, readout), mine in confusion.groupby(["seed", "round", "method", "readout"]):
+        table = mine.pivot_table(index="label", columns="predicted", values="count", fill_value=0)
+        table = table.reindex(index=classes, columns=classes, fill_value=0)
+        row = metrics[
+            (metrics["seed"] == seed)
+            & (metrics["round"] == number)
+            & (metrics["method"] == method)
+            & (metrics["readout"] == readout)
+        ].set_index("class")
+        for name in classes:
+            hits, called, present = table.loc[name, name], table[name].sum(), table.loc[name].sum()
+            assert row.loc[name, "recall"] == pytest.approx(hits / present, abs=1e-6)
+            assert row.loc[name, "precision"] == pytest.approx(hits / max(called, 1), abs=1e-6)
+            assert row.loc[name, "f1"] == pytest.approx(2 * hits / max(called + present, 1), abs=1e-6)
+        recalls = row["recall"]
+        assert row.loc["truck", "balanced_accuracy"] == pytest.approx(recalls.mean(), abs=1e-6)
+        assert row.loc["truck", "others_accuracy"] == pytest.approx(recalls.drop("truck").mean(), abs=1e-6)
 
 
 def test_diagnostics_have_a_row_a_round_and_one_a_method_that_notes(whole):
@@ -134,7 +167,7 @@ def test_confusion_is_that_of_the_departure_and_the_last_round(whole):
     for (seed, number, method), mine in frame.groupby(["seed", "round", "method"]):
         right = mine[mine["label"] == mine["predicted"]]["count"].sum()
         row = metrics[(metrics["seed"] == seed) & (metrics["round"] == number) & (metrics["method"] == method)]
-        assert row["accuracy"].item() == pytest.approx(right / 40)
+        assert row.loc[row["class"] == "truck", "accuracy"].item() == pytest.approx(right / 40)
 
 
 def test_the_folder_says_where_its_numbers_come_from(whole):
@@ -152,7 +185,7 @@ def test_the_folder_says_where_its_numbers_come_from(whole):
     page = np.asarray(Image.open(folder / "samples.png"))
     assert page.shape == (8 * 30 - 2, 5 * 30 - 2 + 7 * 30, 3)
     assert sorted(p.name for p in folder.iterdir() if p.name != "report.html") == sorted(
-        ["config.toml", "manifest.json", "samples.png", *(f"{name}.csv" for name in COLUMNS)]
+        ["config.toml", "manifest.json", "models", "samples.png", *(f"{name}.csv" for name in COLUMNS)]
     )
 
 
@@ -183,15 +216,15 @@ def test_a_finished_run_is_read_and_more_seeds_are_added(whole, tmp_path):
     def seen(seed, number, rows):
         rounds.append((seed, number))
 
-    one = config.model_copy(update={"seeds": 1})
+    one = replace(config, seeds=1)
     assert simulate(one, out=tmp_path).computed
     again = simulate(one, out=tmp_path, progress=seen)
     assert not again.computed
     assert rounds == []
-    assert len(again.metrics) == 18
+    assert len(again.metrics) == 18 * 8
     both = simulate(config, out=tmp_path, progress=seen, say=said.append)
     assert rounds == [(1, number) for number in range(1, 7)]
-    assert said == [f"{tmp_path} holds part of this run, it goes on with seed 1"]
+    assert said == [f"{tmp_path} holds part of this run, it resumes with seed 1"]
     assert both.computed
     assert without_seconds(tmp_path) == without_seconds(folder)
     assert json.loads((tmp_path / "manifest.json").read_text())["remaining_samples"] == [2, 2]
@@ -220,7 +253,7 @@ def test_another_run_in_the_folder_is_left_alone(tmp_path, change, message, fini
         with pytest.raises(CrashError):
             simulate(config, out=tmp_path, progress=crash)
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
-    other = config.model_copy(update=change)
+    other = replace(config, **change)
     with pytest.raises(ConfigError) as caught:
         simulate(other, out=tmp_path)
     assert str(caught.value) == f"out: {tmp_path} {message}; choose another --out, or pass --overwrite"
@@ -258,11 +291,17 @@ def test_two_runs_do_not_write_to_one_folder(tmp_path):
 def test_means_are_over_the_rounds_in_which_every_method_was_read_out():
     config = small("frozen", "ldc", rounds=6, eval_every=1, slow_every=2)
     result = simulate(config)
-    after = result.metrics.query("round > 2 and method == 'frozen'")
+    metrics = result.metrics[result.metrics["class"] == "truck"]
+    after = metrics.query("round > 2 and method == 'frozen'")
     slow = after[after["round"].isin(result.metrics.query("round > 2 and method == 'ldc'")["round"])]
     assert len(slow) < len(after)
     summary = result.summary.set_index("method")
-    assert summary.loc["frozen", "mean_f1"] == pytest.approx(slow["rare_f1"].mean())
+    assert summary.loc["frozen", "mean_f1"] == pytest.approx(slow["f1"].mean())
+    assert summary["mean_rounds"].tolist() == [2, 2]
+    assert summary["cost_rounds"].tolist() == [4, 2]
+    assert result.figures.mean_over == (
+        "2 of 4 rounds that were read out after the departure, those in which every row was (4, 6)"
+    )
 
 
 def test_a_users_file_that_changed_is_another_run(tmp_path):
@@ -271,7 +310,7 @@ def test_a_users_file_that_changed_is_another_run(tmp_path):
     config = small(f"{path}:Mine", rounds=3)
     simulate(config, out=tmp_path / "out")
     path.write_text(MINE.replace("0.01", "0.02"))
-    with pytest.raises(ConfigError, match="holds a run with method_files "):
+    with pytest.raises(ConfigError, match="holds a run with files "):
         simulate(config, out=tmp_path / "out")
 
 
@@ -312,10 +351,10 @@ def test_a_folder_that_cannot_be_understood_is_left_alone(tmp_path):
 
 def test_what_cannot_be_pickled_is_said_once_and_the_run_goes_on(tmp_path):
     path = tmp_path / "mine.py"
-    path.write_text(MINE.replace("Kept(now.prototype())", "Kept(now.prototype(), (lambda: 1,))"))
+    path.write_text(MINE.replace("Kept(context.prototype())", "Kept(context.prototype(), (lambda: 1,))"))
     said = []
     result = simulate(small(f"{path}:Mine"), out=tmp_path / "out", say=said.append)
-    assert len(result.metrics) == 3
+    assert len(result.metrics) == 3 * 8
     assert len(said) == 1
     assert said[0].startswith("what a method keeps cannot be pickled (")
 
@@ -325,9 +364,11 @@ def test_stopping_says_how_far_it_came(tmp_path):
         if number == 3:
             raise KeyboardInterrupt
 
-    with pytest.raises(Stopped, match=r"^stopped after round 3 of seed 0; with --out DIR the same command would go on"):
+    with pytest.raises(
+        Stopped, match=r"^stopped after round 3 of seed 0; with --out DIR the same command would resume"
+    ):
         simulate(small(), progress=stop)
-    with pytest.raises(Stopped, match=r"^stopped after round 3 of seed 0; the same command goes on from there$"):
+    with pytest.raises(Stopped, match=r"^stopped after round 3 of seed 0; the same command resumes from there$"):
         simulate(small(), out=tmp_path, progress=stop)
     rounds = []
     simulate(small(), out=tmp_path, progress=lambda *r: rounds.append(r[1]), say=lambda _: None)
@@ -352,7 +393,7 @@ def command(config, out):
     settings = [
         f"--{k.replace('_', '-')}={','.join(v) if isinstance(v, tuple) else v}"
         for k, v in config.items()
-        if v is not False
+        if not isinstance(v, bool)
     ]
     return [sys.executable, "-m", "mpt", "run", *settings, "--out", str(out)]
 
@@ -375,7 +416,7 @@ runpy.run_module("mpt", run_name="__main__", alter_sys=True)
 
 
 def begin(config, out, dies=None):
-    given = {k: v for k, v in config.model_dump().items() if v not in (None, "")}
+    given = {k: v for k, v in asdict(config).items() if v not in (None, "")}
     line = command(given, out)
     if dies is not None:
         line[1:3] = ["-c", DYING, *dies]
@@ -402,7 +443,7 @@ def test_killed_at_any_moment_and_started_again_it_ends_with_the_same_numbers(tm
     process = begin(config, out)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
-    assert "holds part of this run, it goes on " in said
+    assert "holds part of this run, it resumes " in said
     assert without_seconds(out) == without_seconds(undisturbed)
     assert not [p for p in out.rglob("*") if "partial" in p.name or "checkpoint" in p.name]
 
@@ -420,6 +461,6 @@ def test_ctrl_c_is_one_sentence_and_exit_code_130(tmp_path):
         process.kill()
     assert process.returncode == 130, said
     assert said.splitlines()[-1].startswith("mpt: stopped after round ")
-    assert said.endswith("the same command goes on from there\n")
+    assert said.endswith("the same command resumes from there\n")
     assert "Traceback" not in said
     assert printed == ""

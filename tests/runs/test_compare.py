@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-for package in ("pydantic", "torch", "typer"):
+for package in ("torch", "typer"):
     pytest.importorskip(package, reason="the extra sim is not installed")
 
 from typer.testing import CliRunner
 
-from mpt.commands import app
-from mpt.comparing import CompareError, compare
-from tests.report.samples import write_run
+from mpt.cli.main import app
+from mpt.runs.compare import CompareError, compare
+from tests.report.samples import ROAD, write_run
 
 FEW = {"methods": ("fedavg", "frozen", "mpt"), "seeds": 4, "image": False}
 
@@ -34,7 +34,7 @@ def changed(folder, settings, seed=None, noise=0.0, drop=lambda row: False):
     (folder / "config.toml").write_text(config)
     rng, rows = np.random.default_rng(seed), [row for row in table(folder) if not drop(row)]
     for row in rows:
-        row["rare_f1"] = f"{min(1.0, max(0.0, float(row['rare_f1']) + noise * rng.standard_normal())):.6f}"
+        row["f1"] = f"{min(1.0, max(0.0, float(row['f1']) + noise * rng.standard_normal())):.6f}"
     with (folder / "metrics.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
@@ -42,9 +42,9 @@ def changed(folder, settings, seed=None, noise=0.0, drop=lambda row: False):
     return folder
 
 
-def by_seed(folder, method, column, *, last):
+def by_seed(folder, method, column="f1", *, last, of_class="truck"):
     """A figure a seed, by definition."""
-    rows = [r for r in table(folder) if r["method"] == method and int(r["round"]) > 15]
+    rows = [r for r in table(folder) if (r["method"], r["class"]) == (method, of_class) and int(r["round"]) > 15]
     last_round = max(int(r["round"]) for r in rows)
     kept = [r for r in rows if int(r["round"]) == last_round] if last else rows
     seeds = sorted({r["seed"] for r in kept})
@@ -77,15 +77,15 @@ def test_two_runs_are_compared_method_by_method_as_scipy_does(two):
     mpt = found.pairs[-1]
     assert mpt.seeds == (0, 1, 2, 3)
     assert mpt.rounds == tuple(range(20, 101, 5))
-    agrees(mpt.mean_f1, *(by_seed(x, "mpt", "rare_f1", last=False) for x in two))
-    agrees(mpt.last_f1, *(by_seed(x, "mpt", "rare_f1", last=True) for x in two))
+    agrees(mpt.mean_f1, *(by_seed(x, "mpt", last=False) for x in two))
+    agrees(mpt.last_f1, *(by_seed(x, "mpt", last=True) for x in two))
     assert mpt.balanced.difference.mean == pytest.approx(0, abs=1e-9)
 
 
 def test_two_methods_of_one_run_are_compared(two):
     a, _ = two
     (pair,) = compare(a, methods=["mpt"], against="frozen").pairs
-    agrees(pair.last_f1, *(by_seed(a, m, "rare_f1", last=True) for m in ("mpt", "frozen")))
+    agrees(pair.last_f1, *(by_seed(a, m, last=True) for m in ("mpt", "frozen")))
     agrees(pair.balanced, *(by_seed(a, m, "balanced_accuracy", last=True) for m in ("mpt", "frozen")))
     assert pair.last_f1.difference.clear
     assert [(p.rows[0].method, p.rows[1].method) for p in compare(a, against="frozen").pairs] == [
@@ -154,6 +154,9 @@ def test_the_command_prints_a_table_json_and_csv(two):
     assert shown.stderr == "mpt: lr is 0.01 in A and 0.02 in B\n"
     pair = compare(a, b, methods=["mpt"]).pairs[0]
     line = next(line for line in shown.stdout.splitlines() if line.startswith("mpt "))
+    assert line.split()[:2] == ["mpt", "4"]
+    assert "means over the 17 rounds after the departure" in " ".join(shown.stdout.split())  # from 20 to 100 by 5
+    assert any(line.split()[:3] == ["method", "seeds", "last"] for line in shown.stdout.splitlines())
     assert line.split()[-2:] == [f"{value:.3f}"[1:] for value in (pair.mean_f1.one, pair.mean_f1.other)]
     assert f"± {pair.mean_f1.difference.half:.3f}".replace("0.", ".") in line
     loaded = json.loads(call(a, b, "--method", "mpt", "--json").stdout)
@@ -163,6 +166,42 @@ def test_the_command_prints_a_table_json_and_csv(two):
     (row,) = csv.DictReader(io.StringIO(call(a, b, "--method", "mpt", "--csv").stdout))
     assert float(row["mean_f1_low"]) == record["mean_f1_low"]
     assert row["method_b"] == "mpt"
+
+
+def test_another_class_is_compared_by_its_f1(two):
+    a, b = two
+    (pair,) = compare(a, b, methods=["mpt"], of_class="bus").pairs
+    agrees(pair.mean_f1, *(by_seed(x, "mpt", last=False, of_class="bus") for x in two))
+    agrees(pair.last_f1, *(by_seed(x, "mpt", last=True, of_class="bus") for x in two))
+    (usual,) = compare(a, b, methods=["mpt"]).pairs
+    assert pair.mean_f1 != usual.mean_f1
+    assert (pair.balanced, pair.seeds, pair.rounds) == (usual.balanced, usual.seeds, usual.rounds)
+    assert compare(a, b, of_class="truck") == compare(a, b)
+    (record,) = json.loads(call(a, b, "--method", "mpt", "--class", "bus", "--json").stdout)["pairs"]
+    assert record["mean_f1_difference"] == pytest.approx(pair.mean_f1.difference.mean, abs=1e-6)
+    line = next(li for li in call(a, b, "--class", "bus").stdout.splitlines() if li.startswith("mpt "))
+    assert line.split()[-2:] == [f"{value:.3f}"[1:] for value in (pair.mean_f1.one, pair.mean_f1.other)]
+
+
+def test_a_class_that_is_none_or_has_no_lines_is_one_sentence(two):
+    a, b = two
+    changed(b, {}, drop=lambda r: r["class"] == "bus")
+    for name, message in (
+        ("lorry", f"class: 'lorry' is none of {a}, should be one of {', '.join(ROAD)}"),
+        ("busses", f"class: 'busses' is none of {a}, did you mean bus?"),
+        ("bus", f"class: {b} has no lines of 'bus', should be of a run with test samples of it"),
+    ):
+        done = call(a, b, "--class", name)
+        assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"mpt: {message}\n")
+
+
+def test_runs_of_another_format_are_one_sentence(two):
+    a, b = two
+    manifest = json.loads((b / "manifest.json").read_text())
+    (b / "manifest.json").write_text(json.dumps({**manifest, "format": 1}))
+    done = call(a, b)
+    message = f"mpt: {b / 'manifest.json'}: the run has format 1, this release of mpt reads 2; run it again\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", message)
 
 
 def test_nonsense_is_one_sentence(two, tmp_path):

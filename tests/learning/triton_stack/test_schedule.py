@@ -5,17 +5,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from mpt.learning import Settings, build, generator
+from mpt.learning import TrainingSettings, build, generator
 from mpt.learning.augmentation import draw_epoch
-from mpt.learning.stacked.layout import Layout
-from mpt.learning.stacked.schedule import draw
 from mpt.learning.training import batches
+from mpt.learning.triton_stack.layout import Layout
+from mpt.learning.triton_stack.schedule import draw
 
 ROWS = [np.arange(10, 13), np.arange(100, 120), np.array([7]), np.arange(0, 9)]
 
 
 def drawn(augment="none"):
-    settings = Settings(epochs=2, batch_size=8, augment=augment)
+    settings = TrainingSettings(epochs=2, batch_size=8, augment=augment)
     generators = [generator(0, "training", 1, v) for v in range(len(ROWS))]
     return settings, draw(ROWS, generators, settings, 32)
 

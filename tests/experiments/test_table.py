@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from mpt.experiments.tables import Entry, Row, Table, tex
-from mpt.report.numbers import Stat
+from mpt.experiments.table import Entry, Table, TableRow, tex
+from mpt.runs.summary import Stat
 
 TABLE = Table(
     "some",
@@ -14,8 +14,10 @@ TABLE = Table(
     "Method",
     (("Set_1 (truck)", "2%"), ("Set_1 (truck)", "10%"), ("other", "2%")),
     (
-        Row("a|b_c", (Entry(Stat(0.5161, 0.009), Stat(0.51, 0.018), best=True), Entry(None, Stat(0.1)), Entry("✓"))),
-        Row("ref", (Entry(Stat(-0.02)), Entry(Stat(1.0, 0.0)), Entry("<x> $5 ~ ^ \\ #")), apart=True),
+        TableRow(
+            "a|b_c", (Entry(Stat(0.5161, 0.009), Stat(0.51, 0.018), best=True), Entry(None, Stat(0.1)), Entry("✓"))
+        ),
+        TableRow("ref", (Entry(Stat(-0.02)), Entry(Stat(1.0, 0.0)), Entry("<x> $5 ~ ^ \\ #")), apart=True),
     ),
     ("Data: a_b (stand-in for nuImages).",),
 )

@@ -2,16 +2,16 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 
-from mpt.checkpoint import Checkpoint, CheckpointError, load, save
-from mpt.federation.state import Handle, Model, State
-from mpt.tables import Tables
+from mpt.federation.state import FederationState, Handle, Model
+from mpt.runs.checkpoint import CheckpointError, RunCheckpoint, load, save
+from mpt.runs.tables import Tables
 
 
 def checkpoint(number, key="key", seed=0, kept=None):
     tensors = {"weight": torch.full((2, 3), float(number)), "steps": torch.tensor(number)}
     model = Model(Handle(number, 1), tensors)
-    state = State(number, {"held-out": model, "continued": model}, {"held-out": model}, {"mine": kept})
-    return Checkpoint(key, seed, state, Tables(metrics=({"round": number},)))
+    state = FederationState(number, {"held-out": model, "continued": model}, {"held-out": model}, {"mine": kept})
+    return RunCheckpoint(key, seed, state, Tables(metrics=({"round": number},)))
 
 
 def test_the_two_latest_are_kept_and_the_latest_is_read(tmp_path):
@@ -40,9 +40,9 @@ def test_one_of_another_format_is_said_and_not_used(tmp_path):
     save(folder, checkpoint(1))
     save(folder, checkpoint(2))
     path = folder / "0000-000002.checkpoint"
-    path.write_bytes(path.read_bytes().replace(b"MPT checkpoint 2\n", b"MPT checkpoint 1\n", 1))
+    path.write_bytes(path.read_bytes().replace(b"MPT checkpoint 3\n", b"MPT checkpoint 2\n", 1))
     assert load(folder, "key", device="cpu", say=said.append).round == 1
-    assert said == [f"{path} cannot be used (it has format 1, should be 2), so the run goes on from before it"]
+    assert said == [f"{path} cannot be used (it has format 2, should be 3), so the run resumes from before it"]
 
 
 def test_what_cannot_be_pickled_leaves_the_last_one_there(tmp_path):

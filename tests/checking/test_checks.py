@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-for package in ("pydantic", "torch", "typer"):
+for package in ("torch", "typer"):
     pytest.importorskip(package, reason="the extra sim is not installed")
 
 from pathlib import Path
@@ -12,10 +12,10 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from mpt.checking import check_method
-from mpt.commands import app
+from mpt.cli.main import app
 from mpt.methods import METHODS
 
-EXAMPLE = f"{Path(__file__).parents[1] / 'examples' / 'my_method.py'}:MyMethod"
+EXAMPLE = f"{Path(__file__).parents[2] / 'examples' / 'my_method.py'}:MyMethod"
 TEMPLATE = """
 import numpy as np
 from mpt.protocol import on_vehicle
@@ -24,10 +24,10 @@ class Mine:
     name, training, needs_departure = "mine", "held-out", True
     {more}
 
-    def depart(self, now):
+    def depart(self, context):
         {depart}
 
-    def track(self, kept, now):
+    def track(self, state, context):
         {track}
 
     @on_vehicle(sums=("d",), count=())
@@ -36,25 +36,25 @@ class Mine:
 """
 GOOD = {
     "more": "",
-    "depart": "return now.prototype()",
+    "depart": "return context.prototype()",
     "part": "return {'sums': local.features.sum(axis=0), 'count': float(len(local.labels))}",
-    "track": "told = now.total(self.part); return kept, told['sums'] / told['count']",
+    "track": "told = context.total(self.part); return state, told['sums'] / told['count']",
 }
 REFERENCE = "nothing is known that no method may know"
 COUNTED = "what vehicles tell is in bytes that are counted"
 SAMPLES = "no answer has data of single samples"
 SAME = "the same seed gives the same bytes and outcome"
 ORDER = "the order of the vehicles does not matter"
-GOES_ON = "a run that was stopped goes on"
+RESUMES = "a run that was stopped can be resumed"
 NOTHING = "it works where no sample of the class remains"
 GIVES = "depart and track give what they should"
 
 SMUGGLES = {
     "more": "told = []",
     "part": "self.told.append(local.features.sum(axis=0)); return {'sums': np.zeros(24), 'count': 0.0}",
-    "track": "self.told = []; now.total(self.part); return kept, np.sum([kept, *self.told], axis=0)",
+    "track": "self.told = []; context.total(self.part); return state, np.sum([state, *self.told], axis=0)",
 }
-PREDICTS = "R = type('R', (), {'predict': staticmethod(lambda x: %s)}); return kept, R()"
+PREDICTS = "R = type('R', (), {'predict': staticmethod(lambda x: %s)}); return state, R()"
 MEDOID = "c = local.features.mean(axis=0); i = np.argmin(((local.features - c) ** 2).sum(axis=1)); "
 
 
@@ -87,12 +87,12 @@ def test_the_method_that_the_others_are_made_from_keeps_it(tmp_path):
 @pytest.mark.parametrize(
     ("parts", "expected", "said"),
     [
-        ({"track": "return kept, now.reference('train')"}, [REFERENCE], "reads now.reference in round 3"),
+        ({"track": "return state, context.oracle('train')"}, [REFERENCE], "reads context.oracle in round 3"),
         (SMUGGLES, [COUNTED], "answers tell the server more than they send"),
         (
             {
                 "part": "return {'sums': local.features.sum(axis=0) - self.kept, 'count': 1.0}",
-                "track": "self.kept = kept; return kept, now.total(self.part)['sums']",
+                "track": "self.kept = state; return state, context.total(self.part)['sums']",
             },
             [COUNTED],
             "with the vehicles' memory apart from the server's: method: mine: AttributeError",
@@ -116,7 +116,7 @@ def test_the_method_that_the_others_are_made_from_keeps_it(tmp_path):
             {
                 "more": "n = 0",
                 "part": "self.n += 1; return {'sums': self.n * local.features.sum(axis=0), 'count': self.n * 1.0}",
-                "track": "self.n = 0; told = now.total(self.part); return kept, told['sums'] / told['count']",
+                "track": "self.n = 0; told = context.total(self.part); return state, told['sums'] / told['count']",
             },
             [COUNTED, ORDER],
             "when the vehicles' ids are in another order",
@@ -124,34 +124,37 @@ def test_the_method_that_the_others_are_made_from_keeps_it(tmp_path):
         (
             {"part": "return {'sums': local.features.sum(axis=0) * np.random.default_rng().random(), 'count': 1.0}"},
             [SAME],
-            "other numbers are sent; draw from now.rng alone",
+            "other numbers are sent; draw from context.rng alone",
         ),
         (
-            {"track": "return kept, kept + np.random.default_rng().standard_normal(len(kept))"},
+            {"track": "return state, state + np.random.default_rng().standard_normal(len(state))"},
             [SAME],
-            "draw from now.rng alone",
+            "draw from context.rng alone",
         ),
-        ({"depart": "return lambda: 1", "track": "return kept, now.head[0][2]"}, [GOES_ON], "cannot be pickled"),
+        ({"depart": "return lambda: 1", "track": "return state, context.head[0][2]"}, [RESUMES], "cannot be pickled"),
         (
-            {"depart": "self.mine = now.prototype()", "track": "return None, getattr(self, 'mine', now.head[0][2])"},
-            [GOES_ON],
+            {
+                "depart": "self.mine = context.prototype()",
+                "track": "return None, getattr(self, 'mine', context.head[0][2])",
+            },
+            [RESUMES],
             "not in the method",
         ),
         (
-            {"track": "p = now.prototype(); assert np.isfinite(p).all(), 'no prototype'; return kept, p"},
+            {"track": "p = context.prototype(); assert np.isfinite(p).all(), 'no prototype'; return state, p"},
             [NOTHING],
             "AssertionError: no prototype (mine.py, line ",
         ),
-        ({"track": "return kept, kept[:3]"}, [GIVES], "gave an array of shape (3,), should be a prototype (d,)"),
-        ({"track": "return kept"}, [GIVES], "track gave ndarray, should be two"),
-        ({"track": "return kept, kept * np.nan"}, [GIVES], "(NaN), though 9 samples of the class remain"),
+        ({"track": "return state, state[:3]"}, [GIVES], "gave an array of shape (3,), should be a prototype (d,)"),
+        ({"track": "return state"}, [GIVES], "track gave ndarray, should be two"),
+        ({"track": "return state, state * np.nan"}, [GIVES], "(NaN), though 9 samples of the class remain"),
         ({"track": "raise SystemExit(0)"}, [GIVES], "SystemExit: 0 (mine.py, line "),
         ({"track": PREDICTS % "np.full(len(x), -1)"}, [GIVES], "R.predict gave class -1, should be from 0 to 5"),
         ({"track": PREDICTS % "np.full(len(x), 6)"}, [GIVES], "R.predict gave class 6, should be from 0 to 5"),
         ({"track": PREDICTS % "np.zeros(len(x))"}, [GIVES], "R.predict gave float64 of shape"),
         ({"part": "return local.features.sum(axis=0)"}, [GIVES], "part gave ndarray, should be sums, count, by name"),
         ({"part": "return {'sums': local.earlier().sum(axis=0), 'count': 1.0}"}, [GIVES], "should say so: @on_vehicle"),
-        ({"track": "return kept, now.total(self.depart)"}, [GIVES], "is not declared to run on vehicles"),
+        ({"track": "return state, context.total(self.depart)"}, [GIVES], "is not declared to run on vehicles"),
         ({"more": "slow = 3"}, ["attributes are those of the protocol"], "slow is 3, should be True or False"),
     ],
 )
@@ -169,7 +172,8 @@ def test_the_methods_in_the_docs_are_what_they_say(tmp_path):
     path.write_text(nearest)
     assert failed(f"{path}:Nearest") == {}
     leaky = nearest.replace(
-        "told = now.total(self.drift, prototype=kept)", "self.kept = kept\n        told = now.total(self.drift)"
+        "told = context.total(self.drift, prototype=state)",
+        "self.kept = state\n        told = context.total(self.drift)",
     )
     leaky = leaky.replace('asked["prototype"]', "self.kept")
     path.write_text(leaky.replace("local.earlier(), local.features", "local.earlier()[:20], local.features[:20]"))
@@ -186,11 +190,11 @@ def test_the_command_lists_the_checks_and_leaves_with_what_they_say(tmp_path):
     assert len(lines) == 9
     assert all(line.startswith("ok ") for line in lines)
     assert last == f"{EXAMPLE} keeps the protocol"
-    bad = runner.invoke(app, ["check-method", method(tmp_path, track="return kept, now.reference('test')")])
+    bad = runner.invoke(app, ["check-method", method(tmp_path, track="return state, context.oracle('test')")])
     assert bad.exit_code == 1
-    assert "FAILED  nothing is known that no method may know: it reads now.reference in round 3" in bad.stdout
+    assert "FAILED  nothing is known that no method may know: it reads context.oracle in round 3" in bad.stdout
     assert bad.stdout.endswith(":Mine: 1 of 9 checks failed\n")
-    broken = runner.invoke(app, ["check-method", method(tmp_path, track="return kept")])
+    broken = runner.invoke(app, ["check-method", method(tmp_path, track="return state")])
     assert broken.exit_code == 1
     assert broken.stdout.count("not tried") == 7
     for spec, message in (("mtp", "method: 'mtp' is none"), ("no.py:Mine", "method: there is no file no.py")):

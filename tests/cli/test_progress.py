@@ -3,24 +3,25 @@ import io
 import numpy as np
 import pytest
 
-for package in ("pydantic", "rich", "torch"):
+for package in ("rich", "torch"):
     pytest.importorskip(package, reason="the extra sim is not installed")
 
 from rich.console import Console
 
-from mpt.config import RunConfig
+from mpt.cli.progress import Reporter
+from mpt.federation.measurement import Measurement
 from mpt.federation.metrics import confusion_matrix, score
-from mpt.federation.rows import Row
 from mpt.methods import Cost
-from mpt.progress import Reporter
+from mpt.runs.config import RunConfig
 
 
 def rows(seed, number, *methods):
-    scores = score(confusion_matrix(np.array([0, 1, 1]), np.array([0, 1, 0]), 2), 0)
-    return [Row(seed, number, m, r, scores, None, Cost(), Cost(), {}, None) for m in methods for r in ("own", "cosine")]
+    scores = score(confusion_matrix(np.array([0, 1, 1]), np.array([0, 1, 0]), 2), [0])
+    made = [(m, r) for m in methods for r in ("own", "cosine")]
+    return [Measurement(seed, number, m, r, 0, True, scores, None, Cost(), Cost(), {}, None) for m, r in made]
 
 
-class Tracker:
+class Logger:
     def __init__(self):
         self.seen, self.closed = [], False
 
@@ -32,9 +33,9 @@ class Tracker:
 
 
 def test_elsewhere_than_on_a_terminal_evaluated_rounds_are_a_line_each(capsys):
-    tracker = Tracker()
+    logger = Logger()
     config = RunConfig(methods=("sdc", "frozen", "mpt"), rounds=4, depart_at=1, seeds=2)
-    with Reporter(config, Console(file=io.StringIO()), tracker) as reporter:
+    with Reporter(config, Console(file=io.StringIO()), logger) as reporter:
         for seed in (0, 1):
             for number in range(1, 5):
                 reporter(seed, number, rows(seed, number, "sdc", "frozen", "mpt") if number % 2 == 0 else [])
@@ -43,8 +44,8 @@ def test_elsewhere_than_on_a_terminal_evaluated_rounds_are_a_line_each(capsys):
     assert lines[0].startswith("seed 0  round 2/4  F1 of the class  mpt 0.667  frozen 0.667  about ")
     assert lines[0].endswith(" s left")
     assert lines[-1] == "seed 1  round 4/4  F1 of the class  mpt 0.667  frozen 0.667"
-    assert tracker.seen[:2] == [(0, 1, 0), (0, 2, 6)]
-    assert tracker.closed
+    assert logger.seen[:2] == [(0, 1, 0), (0, 2, 6)]
+    assert logger.closed
 
 
 def test_on_a_terminal_it_is_a_bar():

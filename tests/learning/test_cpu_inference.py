@@ -6,17 +6,19 @@ torch = pytest.importorskip("torch", reason="mpt.learning needs torch, which is 
 
 from torch import nn
 
-from mpt.learning import Classifier, LearningError, Settings, build, embed, generator, train
-from mpt.learning.folded import FoldedEmbedder, Halved, folded
+from mpt.learning import Classifier, LearningError, TrainingSettings, build, embed, generator, train
+from mpt.learning.cpu_inference import CpuEmbedder, Halved, folded
 
 from .tasks import same_state, stripes
+
+pytestmark = pytest.mark.usefixtures("two_threads")
 
 
 def trained(spec):
     """A model whose BatchNorms have seen something."""
     model = build(spec, num_classes=4, in_channels=1, image_size=28, seed=0)
     images, labels = stripes(40, seed=1)
-    train(model, images, labels, Settings(epochs=1, batch_size=10, lr=0.05), generator=generator(0, "training"))
+    train(model, images, labels, TrainingSettings(epochs=1, batch_size=10, lr=0.05), generator=generator(0, "training"))
     return model
 
 
@@ -26,7 +28,7 @@ def test_the_features_are_the_same(spec):
     before = copy.deepcopy(model.state_dict())
     images = stripes(150, seed=2)[0]
     expected = embed(model, images)
-    made = FoldedEmbedder(model)
+    made = CpuEmbedder(model)
     once, again = made(images), made(images)
     assert torch.equal(once, again)
     assert float((once - expected).norm() / expected.norm()) < 1e-5
@@ -79,12 +81,12 @@ def test_what_only_looks_foldable_is_left_alone():
         backbone = nn.Sequential(part, nn.AdaptiveAvgPool2d(1), nn.Flatten())
         model = Classifier(backbone, 3, num_classes=4, in_channels=1, image_size=28)
         images = stripes(20, seed=1)[0]
-        torch.testing.assert_close(FoldedEmbedder(model)(images), embed(model, images))
+        torch.testing.assert_close(CpuEmbedder(model)(images), embed(model, images))
 
 
 def test_no_images_and_wrong_ones():
     model = build("cnn3", num_classes=4, in_channels=1, image_size=28, seed=0)
-    made = FoldedEmbedder(model)
+    made = CpuEmbedder(model)
     assert made(stripes(10, seed=1)[0][:0]).shape == (0, 128)
     with pytest.raises(LearningError, match="dtype"):
         made(torch.zeros(2, 1, 28, 28))
