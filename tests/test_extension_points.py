@@ -19,10 +19,11 @@ for package in ("pandas", "torch", "typer"):
 
 from typer.testing import CliRunner
 
+from mpt.base.errors import MptError
 from mpt.cli.main import app
 from mpt.experiments.cells import Cell
 from mpt.report.simulate import simulate
-from mpt.runs.config import ConfigError, RunConfig
+from mpt.runs.config import ConfigError, RunConfig, make_config
 from mpt.runs.export import deployable
 from mpt.runs.replay import replay
 
@@ -169,7 +170,7 @@ def test_all_of_them_run_together_from_the_command_line(files):
     assert "nothing was computed" in shown.stderr
     assert call("export", "out", "--method", "shifted(by=0.25)", "--format", "torchscript").exit_code == 0
     refused = call("export", "out", "--method", "shifted(by=0.25)", "--readout", "Manhattan(weighted=True)")
-    assert "was not read out by 'Manhattan(weighted=True)', should be one of mahalanobis" in refused.stderr, (
+    assert "has no linear readout 'Manhattan(weighted=True)', should be one of mahalanobis" in refused.stderr, (
         "it is no linear layer"
     )
 
@@ -178,9 +179,9 @@ def test_the_page_on_things_of_ones_own_says_what_works(tmp_path, monkeypatch):
     """Its code in one file, and its first command, at a scale of seconds."""
     text = (ROOT / "docs" / "extend.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     method = FILES["method.py"].replace("class Shifted", "class Mine").replace("by=0.0", "lam=0.0, by=0.0")
-    (tmp_path / "mine.py").write_text("\n".join([*blocks, method, FILES["dataset.py"]]))
+    (tmp_path / "mine.py").write_text("\n".join([*blocks, method]))
     monkeypatch.chdir(tmp_path)
     (command,) = re.findall(r"^    mpt (run --methods 'mpt,mine.*?\n.*?)\n", text, re.MULTILINE)
     given = shlex.split(command.replace("\\\n", " ").replace("train=200", "train=24"))
@@ -193,6 +194,35 @@ def test_the_page_on_things_of_ones_own_says_what_works(tmp_path, monkeypatch):
     assert done.exit_code == 0, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"loss": "odd.py:logits_themselves"}, "loss: gave a tensor of shape (8, 3), should be the batch's mean loss"),
+        ({"loss": "odd.py:text"}, "loss: gave 'x', should be the batch's mean loss, a tensor of shape ()"),
+        ({"readout": "odd.py:Three"}, "readout: Three gave int, should have predict()"),
+        ({"methods": "odd.py:Odd"}, "method: odd.track gave int, should be its state and a prototype"),
+    ],
+)
+def test_what_ones_own_gives_is_looked_at(files, setting, message):
+    (files / "odd.py").write_text(
+        "def logits_themselves(logits, labels, counts): return logits\ndef text(logits, labels, counts): return 'x'\n"
+        "class Three:\n    needs_covariance = False\n    def fit(self, *given): return 3\n"
+        "class Odd:\n    name, training = 'odd', 'held-out'\n    def depart(self, context): pass\n"
+        "    def track(self, state, context): return 7\n"
+    )
+    small = {
+        "dataset": SETTINGS["dataset"],
+        "rare": "high",
+        "methods": "frozen",
+        "rounds": 3,
+        "depart_at": 1,
+        "epochs": 1,
+    }
+    with pytest.raises(MptError) as caught:
+        simulate(make_config({**small, "epochs": 1, "batch_size": 8, "eval_every": 1, **setting}))
+    assert message in str(caught.value)
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_each_file_is_part_of_a_runs_and_of_a_cells_key(files, name):
     config = RunConfig(**SETTINGS)
@@ -203,7 +233,7 @@ def test_each_file_is_part_of_a_runs_and_of_a_cells_key(files, name):
     after = Cell(config, "samples", 2).key
     assert (before == after) == (name == "dataset.py"), "samples have a fingerprint of their own"
     if name == "backbone.py":
-        with pytest.raises(ConfigError, match="holds a run with files "):
+        with pytest.raises(ConfigError, match=r"backbone.py.* has changed since the run in out"):
             simulate(replace(config, rounds=3), out="out")
 
 

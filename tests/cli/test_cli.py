@@ -113,7 +113,9 @@ def test_what_there_is_at_every_extension_point_is_listed_a_line_each():
         if name not in ("methods", "datasets"):
             found = getattr(importlib.import_module(module), point)
             lines = call(name).output.splitlines()
-            assert [line.split()[0] for line in lines] == [found.word, *found, found.own]
+            assert [line.split()[0] for line in lines] == [
+                found.word, *found, *(f"{word}:NAME" for word in found.words), found.own,
+            ]  # fmt: skip
     lines = call("datasets").output.splitlines()
     assert any(line.split()[0] == "parquet:PREFIX?image=...&label=..." for line in lines)
     assert any(line.split()[0].endswith("&train=...") for line in lines)

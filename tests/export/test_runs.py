@@ -132,7 +132,7 @@ def test_images_of_another_size_and_kind_are_made_like_the_datasets(run, dataset
         (["--method", "sdc"], "method: 'sdc' is none of the run, should be one of fedavg, ccvr"),
         (
             ["--readout", "euclidean"],
-            "readout: mpt-x was not read out by 'euclidean', should be one of mahalanobis, cos",
+            "readout: mpt-x has no linear readout 'euclidean', should be one of mahalanobis, cos",
         ),
         (["--seed", "2"], "seed: 2, but {run} has 2, should be from 0 to 1"),
     ],
@@ -140,7 +140,7 @@ def test_images_of_another_size_and_kind_are_made_like_the_datasets(run, dataset
 def test_what_is_not_there_is_one_sentence(run, tmp_path, arguments, message):
     done = call("export", run[1], *arguments, "--out", tmp_path / "model.pt")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
-    assert f"mpt: {run[1]}: {message.format(run=run[1])}" in done.stderr
+    assert f"mpt: {message.format(run=run[1])}" in done.stderr
 
 
 def test_nonsense_is_one_sentence(run, tmp_path):
@@ -149,7 +149,10 @@ def test_nonsense_is_one_sentence(run, tmp_path):
         (["predict", run[1], tmp_path / "none.png"], "none.png: there is no such file, should be a JPEG or PNG image"),
         (["predict", run[1], tmp_path / "text.png"], "text.png: cannot be decoded, should be a whole JPEG or PNG"),
         (["predict", run[1]], "Missing argument 'IMAGE...': JPEG or PNG files"),
-        (["predict", tmp_path / "nowhere", tmp_path / "text.png"], "should be where a fleet's server keeps its state"),
+        (
+            ["predict", tmp_path / "nowhere", tmp_path / "text.png"],
+            "no such folder, should be a run's, or",
+        ),
         (["export", run[1], "--format", "tflite"], "format: 'tflite', should be onnx or torchscript"),
         (["export", tmp_path], "no whole checkpoint of a fleet's server is there"),
     ):
@@ -162,7 +165,7 @@ def test_models_can_be_left_out(run, tmp_path):
     config = replace(run[0], models=False, seeds=1, methods=("mpt",), readout=("mahalanobis",))
     simulate(config, out=tmp_path / "without")
     assert not (tmp_path / "without" / "models").exists()
-    with pytest.raises(RunError, match=r"--no-models.*; run it again to keep its models"):
+    with pytest.raises(RunError, match=r"--no-models.*; mpt run --overwrite makes it anew"):
         deployable(tmp_path / "without")
     again = simulate(replace(config, models=True), out=tmp_path / "without")
     assert not again.computed, "whether models are kept changes no number"

@@ -15,6 +15,7 @@ import pytest
 for package in ("pandas", "torch", "typer"):
     pytest.importorskip(package, reason="the extra sim is not installed")
 
+import torch
 from typer.testing import CliRunner
 
 from mpt.base.extensions import digest
@@ -265,7 +266,6 @@ def test_what_cannot_be_replayed_is_one_sentence(copied, recorded, tmp_path):
         (plain, "mpt", f"replay: {plain} holds a run without a record and without models"),
         (tmp_path / "nowhere", "mpt", f"{tmp_path / 'nowhere'}: there is no such folder"),
         (narrow, "mtp", "method: 'mtp' is none, did you mean mpt?"),
-        (narrow, ",", "replay: neither methods nor readouts, should be at least one of them"),
         (narrow, f"{EXAMPLE},{EXAMPLE}", f"methods: {EXAMPLE!r} is there twice"),
         (narrow, f"{EXAMPLE},{failing.replace('Failing', 'Twin')}", "methods: two are called 'my-method'"),
         (narrow, failing, "method: failing: ZeroDivisionError: division by zero (failing.py, line 3)"),
@@ -414,5 +414,12 @@ def test_a_run_from_the_models_of_another_backbone_is_refused(modelled, tmp_path
     done = call("replay", folder, "--methods", "frozen")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
     assert "0001-000006.pt: cannot be read (" in done.stderr
+    model.write_bytes(b"j\n")
+    assert "0001-000006.pt: cannot be read (" in call("replay", folder, "--methods", "frozen").stderr
+    shutil.copy(modelled[1] / "models" / "0001-000006.pt", model)
+    content = torch.load(model, weights_only=True)
+    content["models"][0]["head.bias"] = torch.zeros(3)
+    torch.save(content, model)
+    assert "a model does not fit the run's backbone" in call("replay", folder, "--methods", "frozen").stderr
     model.unlink()
     assert "0001-000006.pt: there is no such file" in call("replay", folder, "--methods", "frozen").stderr

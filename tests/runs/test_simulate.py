@@ -310,7 +310,7 @@ def test_a_users_file_that_changed_is_another_run(tmp_path):
     config = small(f"{path}:Mine", rounds=3)
     simulate(config, out=tmp_path / "out")
     path.write_text(MINE.replace("0.01", "0.02"))
-    with pytest.raises(ConfigError, match="holds a run with files "):
+    with pytest.raises(ConfigError, match="has changed since the run in"):
         simulate(config, out=tmp_path / "out")
 
 

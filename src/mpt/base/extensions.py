@@ -248,7 +248,11 @@ class Extensions(Generic[T]):
 
     def listed(self) -> list[tuple[str, str]]:
         """Names, each with its line, and how one writes one's own."""
-        return [(name, entry.about) for name, entry in self.builtin.items()] + [(self.own, "your own")]
+        lines = [(name, entry.about) for name, entry in self.builtin.items()]
+        lines += [
+            (f"{word}:NAME", f"one of {word}'s, where it is installed") for word in self.words if word not in self
+        ]
+        return [*lines, (self.own, "your own")]
 
 
 def called(made: Any, spec: Spec) -> str:

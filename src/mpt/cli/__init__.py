@@ -11,6 +11,9 @@ def app() -> None:
         from mpt.cli.main import app as commands
 
         commands()
+    except KeyboardInterrupt:  # while modules are imported
+        print("mpt: stopped", file=sys.stderr)
+        sys.exit(130)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in NEEDED:

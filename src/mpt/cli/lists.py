@@ -11,7 +11,7 @@ from mpt.cli.render import show
 
 POINTS = {
     "methods": ("mpt.methods", "METHODS", "how a departed class is kept alive"),
-    "trainings": ("mpt.methods", "TRAININGS", "the trainings that methods read"),
+    "trainings": ("mpt.methods", "TRAININGS", "what is held out, and which loss; a method says whose model it reads"),
     "losses": ("mpt.learning.losses", "LOSSES", "what vehicles minimise"),
     "partitions": ("mpt.federation.partition", "PARTITIONS", "who holds what"),
     "readouts": ("mpt.federation.readouts", "READOUTS", "what recognises classes by prototypes"),

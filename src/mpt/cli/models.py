@@ -49,10 +49,7 @@ def export(
 
     chosen = kind_of(kind, out)
     path = out or default_name(where, chosen)
-    try:
-        about = write_model(_model(where, method, readout, seed), chosen, path)
-    except MptError as error:
-        raise click.UsageError(f"{where}: {error}") from error
+    about = write_model(_model(where, method, readout, seed), chosen, path)
     by = f", {about.method} by its {about.readout} readout" if about.method else ""
     say(f"{path}: {about.backbone} with {len(about.class_names)} classes after round {about.round}{by}")
     for name in about.missing:
@@ -72,10 +69,7 @@ def predict(
 
     from mpt.data.encoded import read_image
 
-    try:
-        model = _model(where, method, readout, seed)
-    except MptError as error:
-        raise click.UsageError(f"{where}: {error}") from error
+    model = _model(where, method, readout, seed)
     about = model.metadata
     pixels = np.stack([read_image(path, about.image_size, about.in_channels) for path in images])
     found = model.predict(pixels)
@@ -101,4 +95,9 @@ def _model(where: str, method: str | None, readout: str | None, seed: int) -> "D
     for name, value in (("method", method), ("readout", readout)):
         if value is not None:
             raise click.UsageError(f"{name}: {value!r}, but {where} is a fleet's state, which has one of its own")
-    return of_fleet(existing_store(where))
+    if not where.startswith("sqlite:") and not Path(where).exists():
+        raise click.UsageError(f"{where}: there is no such folder, should be a run's, or a fleet server's store")
+    try:
+        return of_fleet(existing_store(where))
+    except MptError as error:
+        raise click.UsageError(f"{where}: {error}") from error

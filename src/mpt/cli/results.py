@@ -67,7 +67,8 @@ def replay(
             note(f"{name}: the run's own numbers again, in all {again.rows} rows")
     if found.new:
         names = ", ".join(dict.fromkeys(series.method for series in found.new))
-        rounds = "" if found.config.record else f", in rounds {' and '.join(map(str, found.rounds))}"
+        two = f", in rounds {' and '.join(map(str, found.rounds))}, too few for a mean"
+        rounds = "" if found.config.record else two
         note(f"{names}: replayed in {time.perf_counter() - start:.1f} s{rounds}, in {folder / 'replay'}")
     say(str(page))
 

@@ -97,7 +97,8 @@ def pixels(pillow: ModuleType, encoded: Encoded, side: int, grey: bool) -> Image
 def read_image(path: Path, side: int, channels: int) -> Images:
     """(side, side, channels) of an image file, as a dataset of such files has it; `DataError` where it is none."""
     if not path.is_file():
-        raise DataError(f"{path}: there is no such file, should be a JPEG or PNG image")
+        what = "is a folder" if path.is_dir() else "there is no such file"
+        raise DataError(f"{path}: {what}, should be a JPEG or PNG image")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return pixels(require_pillow(DatasetSpec(str(path))), Encoded(path, str(path)), side, channels == 1)

@@ -109,7 +109,12 @@ class MethodScorer:
             mine = states.get(method.name)
             mine = mine if isinstance(mine, Value) else copy.deepcopy(mine)
             with own_code(f"method: {method.name}", MethodError):
-                states[method.name], outcome = method.track(mine, context)
+                tracked: Any = method.track(mine, context)
+            if not isinstance(tracked, tuple) or len(tracked) != 2:
+                what = type(tracked).__name__
+                raise MethodError(f"method: {method.name}.track gave {what}, should be its state and a prototype")
+            outcome: Floats | Readout
+            states[method.name], outcome = tracked
             shape = np.shape(outcome) if isinstance(outcome, np.ndarray) else None
             if shape != (len(context.head[0][0]),) and not hasattr(outcome, "predict"):
                 what = type(outcome).__name__ if shape is None else f"an array of shape {shape}"
@@ -130,6 +135,8 @@ class MethodScorer:
         for name in find_readouts(self.plan.readout):
             with own_code(f"readout: {name}", MethodError):
                 made: Any = seen.readout(name, prototypes)
+                if not callable(getattr(made, "predict", None)):
+                    raise MethodError(f"readout: {name} gave {type(made).__name__}, should have predict()")
                 yield name, made.outwards(self.plan.rare) if outward and hasattr(made, "outwards") else made
 
     def _readout_cost(self, name: str, context: RoundContext, channel: Channel) -> Cost:

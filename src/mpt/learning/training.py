@@ -84,6 +84,9 @@ def train(
             for batch in batches(n, settings.batch_size):
                 inputs = normalise(take(images, epoch, batch), dtype)
                 value = loss(model(inputs), labels[epoch.order[batch]], counts)
+                if not isinstance(value, Tensor) or value.shape != ():
+                    what = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)[:80]
+                    raise LearningError(f"loss: gave {what}, should be the batch's mean loss, a tensor of shape ()")
                 optimiser.zero_grad(set_to_none=True)
                 value.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()

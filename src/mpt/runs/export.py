@@ -84,5 +84,5 @@ def _chosen(kept: KeptModels, method: str | None, readout: str | None) -> Series
         raise RunError(f"method: {name!r} {why}, {did_you_mean(name, names, 'should be one of ' + ', '.join(names))}")
     readouts = [series.readout for series in kept.readouts if series.method == name]
     if readout is not None and readout not in readouts:
-        raise RunError(f"readout: {name} was not read out by {readout!r}, should be one of {', '.join(readouts)}")
+        raise RunError(f"readout: {name} has no linear readout {readout!r}, should be one of {', '.join(readouts)}")
     return Series(name, readout or readouts[0])

@@ -171,6 +171,9 @@ class Folder:
         if config.seeds > self.config.seeds:
             pairs.append(("seeds", config.seeds, self.config.seeds))
         for name, there, here in pairs:
+            if name == "files" and isinstance(there, dict) and there != here:
+                changed = [text for text in {**there, **here} if there.get(text) != here.get(text)]
+                raise OtherRunError(f"out: {', '.join(changed)} has changed since the run in {self.path}; {_CHOICE}")
             if there != here:
                 raise OtherRunError(
                     f"out: {self.path} holds a run with {name} {_short(there)}, not {_short(here)}; {_CHOICE}"

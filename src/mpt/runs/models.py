@@ -6,7 +6,6 @@ settings may name a backbone in a user's own file, though, and that is code.
 """
 
 import io
-import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mpt.base.extensions import told
 from mpt.base.files import write_atomically
 from mpt.base.seeds import Series
 from mpt.federation.measurement import Measurement
@@ -105,20 +105,11 @@ class ModelFolder:
             why = (
                 "the run was made with --no-models, or before models were kept" if not self._any() else "not this seed"
             )
-            raise RunError(f"{path}: there is no such file ({why}); run it again to keep its models") from None
+            raise RunError(f"{path}: there is no such file ({why}); mpt run --overwrite makes it anew") from None
         except RunError:
             raise
-        except (
-            OSError,
-            RuntimeError,
-            pickle.UnpicklingError,
-            EOFError,
-            LookupError,
-            TypeError,
-            ValueError,
-            AttributeError,
-        ) as error:
-            raise RunError(f"{path}: cannot be read ({' '.join(str(error).split())[:200]}); run it again") from None
+        except Exception as error:  # unpickling raises whatever it likes
+            raise RunError(f"{path}: cannot be read ({told(error)[:200]}); mpt run --overwrite makes it anew") from None
 
     def _any(self) -> bool:
         return any(self._files())

@@ -5,12 +5,13 @@ departure and the last.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from mpt.base.errors import MptError
 from mpt.base.extensions import files_of
@@ -103,8 +104,6 @@ def replay(
         RunError: the folder holds no run that can be replayed.
         MethodError: a method cannot be found, is there already, or reads a training that was not kept.
     """
-    if not methods and not readouts:
-        raise ConfigError("replay: neither methods nor readouts, should be at least one of them")
     if not folder.is_dir():
         raise RunError(f"{folder}: there is no such folder, should be one of mpt run --out")
     try:
@@ -122,7 +121,7 @@ def _replay(folder: Path, methods: tuple[str, ...], readouts: tuple[str, ...], o
     before, earlier = replayed.read()
     classes = manifest["classes"]
     made = Tables()
-    _check_files(folder, config, manifest)
+    _check_files(folder, chosen, manifest)
     samples = None if config.record else _dataset(folder, config, manifest)
     for plan in (Plan.of(chosen, manifest["rare"], seed) for seed in range(config.seeds)):
         for rows in _rounds(folder, samples, plan, list(found.values()), device):
@@ -163,7 +162,7 @@ def _check_files(folder: Path, config: RunConfig, manifest: dict[str, Any]) -> N
     points = (TRAININGS, PARTITIONS, DATASETS, BACKBONES)
     used = [(point, text) for point, text in extensions_of(config) if any(point is one for one in points)]
     for text, digest in files_of(used).items():
-        if manifest["files"].get(text) != digest:
+        if manifest["files"].get(text, digest) != digest:
             raise RunError(f"replay: {text} has changed since the run in {folder}; run it again, or put the file back")
 
 
@@ -213,6 +212,7 @@ def modelled_rounds(kept: ModelFolder, federation: Federation) -> Iterator[list[
     for number in (plan.depart_at, plan.rounds):
         found = kept.read(plan.seed, number).models
         _check_trainings(federation.methods, found, kept.path)
+        _check_shapes(federation.model.state_dict(), [found[t] for t in federation.trainings], kept.path)
         different = {id(tensors): i for i, tensors in enumerate(found.values())}
         models = {
             t: Model(Handle(number, different[id(found[t])]), {k: v.to(federation.device) for k, v in found[t].items()})
@@ -230,6 +230,12 @@ def _check_trainings(methods: Sequence[Method], there: Any, path: Path) -> None:
                 f"method: {method.name} reads the training {method.training!r}, which {path} does not have; "
                 f"it has {', '.join(there)}, those that the methods of the run read"
             )
+
+
+def _check_shapes(wanted: Mapping[str, Tensor], there: Sequence[Mapping[str, Tensor]], path: Path) -> None:
+    shapes = {name: tensor.shape for name, tensor in wanted.items()}
+    if any({name: tensor.shape for name, tensor in tensors.items()} != shapes for tensors in there):
+        raise RunError(f"{path}: a model does not fit the run's backbone; mpt run --overwrite makes it anew")
 
 
 def _read(folder: Path) -> tuple[RunConfig, dict[str, Any], Tables]:

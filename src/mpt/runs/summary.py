@@ -236,7 +236,8 @@ class Figures:
         named = f" ({', '.join(map(str, shared))})" if len(shared) < min(len(rounds), 5) else ""
         whole = f"all {len(rounds)}" if len(shared) == len(rounds) else f"{len(shared)} of {len(rounds)}"
         why = "" if len(shared) == len(rounds) else f", those in which every row was{named}"
-        return f"{whole} rounds that were read out after the departure{why}"
+        whole = "the one round that was" if whole == "all 1" else f"{whole} rounds that were"
+        return f"{whole} read out after the departure{why}"
 
     @property
     def costs_over(self) -> str:
