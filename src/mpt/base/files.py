@@ -8,9 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def write_atomically(path: Path, data: bytes, *, private: bool = False) -> None:
-    """Write beside `path`, to the disk, and then put in its place; `private`: for its owner's eyes only."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+def write_atomically(path: Path, data: bytes, *, private: bool = False, several: bool = False) -> None:
+    """Write beside `path`, to the disk, and then put in its place.
+
+    Args:
+        path: the file.
+        data: its content.
+        private: for its owner's eyes only.
+        several: processes may write it at the same time; else what one leaves that is killed, the next writes over.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial" if several else f".{path.name}.partial")
     if private:
         partial.unlink(missing_ok=True)
     with open(partial, "wb", opener=owners if private else None) as file:

@@ -142,7 +142,7 @@ def _write(results: Results, names: Sequence[str], out: Path) -> list[Path]:
     written = []
 
     def put(name: str, text: str) -> None:
-        write_atomically(out / name, text.encode())
+        write_atomically(out / name, text.encode(), several=True)
         written.append(out / name)
 
     exhibits = {name: made(name, results) for name in names}

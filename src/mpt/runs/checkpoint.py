@@ -81,7 +81,7 @@ def load(folder: Path, key: str, *, device: str, say: Callable[[str], None]) -> 
 
 def remove(folder: Path) -> None:
     """Remove the checkpoints of a folder, and the folder where nothing else is in it."""
-    for path in (*_files(folder), *folder.glob(".*.checkpoint.*partial")):
+    for path in (*_files(folder), *folder.glob(".*.checkpoint.partial")):
         path.unlink(missing_ok=True)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()

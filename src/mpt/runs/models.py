@@ -60,7 +60,7 @@ class ModelFolder:
 
     def remove(self) -> None:
         """Remove its files, and the folder where nothing else is in it."""
-        for file in (*self._files(), *self.path.glob(".*.pt.*partial")):
+        for file in (*self._files(), *self.path.glob(".*.pt.partial")):
             file.unlink(missing_ok=True)
         if self.path.is_dir() and not any(self.path.iterdir()):
             self.path.rmdir()
