@@ -25,11 +25,9 @@ if find_spec("torch") is not None:
 @pytest.fixture(scope="module")
 def two_threads():
     """Torch uses two threads, however many the quick tests have been given."""
-    torch = pytest.importorskip("torch", reason="the extra sim is not installed")
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+    threads = pytest.importorskip("mpt.learning.threads", reason="the extra sim is not installed")
+    with threads.with_threads(2):
+        yield
 
 
 @pytest.fixture(scope="module")

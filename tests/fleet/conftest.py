@@ -13,8 +13,6 @@ def dataset():
 @pytest.fixture(scope="module")
 def one_thread():
     """Torch's operations use one thread."""
-    torch = pytest.importorskip("torch", reason="the extra sim is not installed")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    threads = pytest.importorskip("mpt.learning.threads", reason="the extra sim is not installed")
+    with threads.with_threads(1):
+        yield

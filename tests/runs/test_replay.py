@@ -29,6 +29,7 @@ from mpt.runs.errors import RecordError, RunError
 from mpt.runs.reader import read_run
 from mpt.runs.record import Record
 from mpt.runs.replay import recorded_rounds, replay
+from tests.runs.test_simulate import DIES_WHEN_A_FILE_IS_REPLACED
 from tests.runs.test_simulate import small as unrecorded
 
 EXAMPLE = f"{Path(__file__).parents[2] / 'examples' / 'my_method.py'}:MyMethod"
@@ -150,23 +151,15 @@ def test_a_run_that_crashed_and_went_on_has_the_whole_record(light, tmp_path, at
     same_record(folder, tmp_path)
 
 
-DIES = """
-import os, signal, sys
-from fnmatch import fnmatch
+DIES = (
+    DIES_WHEN_A_FILE_IS_REPLACED
+    + """
 from pathlib import Path
-when, which = sys.argv[1:3]
-replace = os.replace
-def replace_and_die(partial, path):
-    dies = fnmatch(str(path), which)
-    if not dies or when == "after":
-        replace(partial, path)
-    if dies:
-        os.kill(os.getpid(), signal.SIGKILL)
-os.replace = replace_and_die
 from mpt.runs.config import make_config, read_toml
 from mpt.runs.simulate import simulate
-simulate(make_config(read_toml(Path(sys.argv[3]))), out=sys.argv[4])
+simulate(make_config(read_toml(Path(sys.argv[1]))), out=sys.argv[2])
 """
+)
 
 
 @pytest.mark.slow

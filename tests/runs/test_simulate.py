@@ -398,8 +398,8 @@ def command(config, out):
     return [sys.executable, "-m", "mpt", "run", *settings, "--out", str(out)]
 
 
-DYING = """
-import os, runpy, signal, sys
+DIES_WHEN_A_FILE_IS_REPLACED = """
+import os, signal, sys
 from fnmatch import fnmatch
 when, which = sys.argv[1:3]
 del sys.argv[1:3]
@@ -411,8 +411,14 @@ def replace_and_die(partial, path):
     if dies:
         os.kill(os.getpid(), signal.SIGKILL)
 os.replace = replace_and_die
+"""
+DYING = (
+    DIES_WHEN_A_FILE_IS_REPLACED
+    + """
+import runpy
 runpy.run_module("mpt", run_name="__main__", alter_sys=True)
 """
+)
 
 
 def begin(config, out, dies=None):

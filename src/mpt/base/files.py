@@ -3,7 +3,7 @@
 import fcntl
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,6 +35,14 @@ def owners(path: str, flags: int) -> int:
 def private_folder(path: Path) -> None:
     """Make a folder for its owner's eyes only; one that is there stays as it is."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def remove_files(folder: Path, files: Iterable[Path]) -> None:
+    """Remove these, and the folder where nothing else is in it."""
+    for file in files:
+        file.unlink(missing_ok=True)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
 
 
 class LockedError(OSError):

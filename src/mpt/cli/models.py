@@ -88,7 +88,7 @@ def _model(where: str, method: str | None, readout: str | None, seed: int) -> "D
     from mpt.fleet.export import deployable as of_fleet
     from mpt.fleet.store import existing_store
     from mpt.runs.export import deployable as of_run
-    from mpt.runs.export import is_run
+    from mpt.runs.reader import is_run
 
     if is_run(Path(where)):
         return of_run(Path(where), method, readout, seed)

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from mpt.base.settings import check, like, setting
+from mpt.base.settings import check, default_of, like, setting
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.learning.settings import TrainingSettings
 from mpt.scenario import Event, PlanError, check_rounds, parse_events
@@ -59,9 +59,7 @@ class FederationSettings:
     cov_ridge: float = setting(DEFAULT_COV_RIDGE, "lambda_Sigma of Eq. (3)", least=0)
     engine: str = setting("fast", "fast, or plain: the reference loop", choices=("fast", "plain"))
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = setting(
-        "auto",
-        "of the fast engine on a GPU: auto (bfloat16), bfloat16, tf32, float32",
-        choices=("auto", "float32", "tf32", "bfloat16"),
+        "auto", "of the fast engine on a GPU: auto (bfloat16), bfloat16, tf32, float32", choices=get_args(Precision)
     )
 
     def __post_init__(self) -> None:
@@ -79,8 +77,7 @@ class FederationSettings:
             raise PlanError(f"depart_at: {self.depart_at}, should be below {self.rounds}, the number of rounds")
         check_rounds(self.event_list, self.rounds)
         for name in ("vehicles", "remaining", "dirichlet") if self.partition == "vehicle" else ():
-            default = next(f.default for f in fields(FederationSettings) if f.name == name)
-            if getattr(self, name) != default:
+            if getattr(self, name) != default_of(FederationSettings, name):
                 raise PlanError(f"{name}: {getattr(self, name)}, should be left out with partition vehicle")
 
     @cached_property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from mpt.base.errors import MptError
-from mpt.base.files import write_atomically
+from mpt.base.files import remove_files, write_atomically
 from mpt.federation.state import FederationState
 
 if TYPE_CHECKING:
@@ -81,10 +81,7 @@ def load(folder: Path, key: str, *, device: str, say: Callable[[str], None]) -> 
 
 def remove(folder: Path) -> None:
     """Remove the checkpoints of a folder, and the folder where nothing else is in it."""
-    for path in (*_files(folder), *folder.glob(".*.checkpoint.partial")):
-        path.unlink(missing_ok=True)
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
+    remove_files(folder, [*_files(folder), *folder.glob(".*.checkpoint.partial")])
 
 
 def _files(folder: Path) -> list[Path]:

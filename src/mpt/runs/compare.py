@@ -11,10 +11,10 @@ import numpy as np
 from mpt.base.errors import MptError
 from mpt.base.seeds import Difference, Series, paired
 from mpt.base.text import did_you_mean
-from mpt.runs.reader import Run, read_run
+from mpt.runs.reader import Run, is_run, read_run
 from mpt.runs.summary import Figures
 
-_NO_SETTING = frozenset({"seeds", "device", "methods", "record", "models"})
+_NOT_MATCHED = frozenset({"seeds", "device", "methods", "record", "models"})
 """What of the settings does not set two cells apart."""
 
 
@@ -115,19 +115,20 @@ def cells_of(folder: Path) -> list[Run]:
     """The run in a folder, or all in folders below it."""
     if not folder.is_dir():
         raise CompareError(f"compare: there is no folder {folder}, should be one of mpt run --out, or one with several")
-    found = [folder] if _is_run(folder) else sorted(p.parent for p in folder.rglob("config.toml") if _is_run(p.parent))
+    below = (path.parent for path in folder.rglob("config.toml"))
+    found = [folder] if _has_rows(folder) else sorted(filter(_has_rows, below))
     if not found:
         raise CompareError(f"compare: {folder} holds no run that has begun to be read out, should be of mpt run --out")
     return [read_run(path) for path in found]
 
 
-def _is_run(folder: Path) -> bool:
-    return all((folder / name).is_file() for name in ("config.toml", "manifest.json", "metrics.csv"))
+def _has_rows(folder: Path) -> bool:
+    return is_run(folder) and (folder / "metrics.csv").is_file()
 
 
 def differing(ones: Sequence[Run], others: Sequence[Run]) -> dict[str, tuple[list[Any], list[Any]]]:
     """Settings of which the two sides have no value in common: what is compared, not what is matched."""
-    names = dict.fromkeys(name for cell in (*ones, *others) for name in cell.config if name not in _NO_SETTING)
+    names = dict.fromkeys(name for cell in (*ones, *others) for name in cell.config if name not in _NOT_MATCHED)
     found = {}
     for name in names:
         sides = [list({_hashable(c.config.get(name)): c.config.get(name) for c in s}.values()) for s in (ones, others)]
@@ -142,7 +143,7 @@ def _matched(
     """Cells with the same settings, but for those that differ throughout."""
 
     def key(cell: Run) -> Any:
-        return frozenset((k, _hashable(v)) for k, v in cell.config.items() if k not in differ and k not in _NO_SETTING)
+        return frozenset((k, _hashable(v)) for k, v in cell.config.items() if k not in differ and k not in _NOT_MATCHED)
 
     def several(cells: Sequence[Run]) -> dict[Any, list[Run]]:
         made: dict[Any, list[Run]] = {}

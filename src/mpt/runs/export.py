@@ -17,11 +17,6 @@ PREFERRED = ("mpt-x", "mpt")
 """Whose readout is taken where none is named: the first of these that the run has, or else its first method."""
 
 
-def is_run(folder: Path) -> bool:
-    """Whether a folder holds a run, and not a fleet's state."""
-    return (folder / "manifest.json").is_file() and (folder / "config.toml").is_file()
-
-
 def deployable(folder: Path, method: str | None = None, readout: str | None = None, seed: int = 0) -> DeployableModel:
     """The last round's model that a method reads, with its readout.
 

@@ -26,7 +26,7 @@ from mpt.runs.replayed import Replayed
 from mpt.runs.tables import COLUMNS, Tables
 
 CHECKPOINT_SECONDS = 20.0
-_NO_SETTING = ("seeds", "device", "models")
+_NOT_IN_KEY = ("seeds", "device", "models")
 """What of the settings does not change a seed's numbers."""
 
 
@@ -58,7 +58,7 @@ class Folder:
     @property
     def key(self) -> str:
         """A hash of everything that determines the numbers."""
-        settings = {name: value for name, value in asdict(self.config).items() if name not in _NO_SETTING}
+        settings = {name: value for name, value in asdict(self.config).items() if name not in _NOT_IN_KEY}
         known = [settings, {name: self.manifest[name] for name in CHECKED}]
         return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
@@ -166,7 +166,7 @@ class Folder:
 
     def _compare(self, config: RunConfig, manifest: dict[str, Any]) -> None:
         theirs, ours = asdict(config), asdict(self.config)
-        pairs = [(name, theirs[name], ours[name]) for name in ours if name not in _NO_SETTING]
+        pairs = [(name, theirs[name], ours[name]) for name in ours if name not in _NOT_IN_KEY]
         pairs += [(name, manifest.get(name), self.manifest[name]) for name in CHECKED]
         if config.seeds > self.config.seeds:
             pairs.append(("seeds", config.seeds, self.config.seeds))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from mpt.base.extensions import told
-from mpt.base.files import write_atomically
+from mpt.base.files import remove_files, write_atomically
 from mpt.base.seeds import Series
 from mpt.federation.measurement import Measurement
 from mpt.federation.state import Model
@@ -60,10 +60,7 @@ class ModelFolder:
 
     def remove(self) -> None:
         """Remove its files, and the folder where nothing else is in it."""
-        for file in (*self._files(), *self.path.glob(".*.pt.partial")):
-            file.unlink(missing_ok=True)
-        if self.path.is_dir() and not any(self.path.iterdir()):
-            self.path.rmdir()
+        remove_files(self.path, [*self._files(), *self.path.glob(".*.pt.partial")])
 
     def write(
         self,

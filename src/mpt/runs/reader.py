@@ -108,6 +108,11 @@ def read_run(folder: Path) -> Run:
     return Run(folder, config, manifest, read_tables(folder) + more, trainings)
 
 
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds a run, begun or finished."""
+    return (folder / "manifest.json").is_file() and (folder / "config.toml").is_file()
+
+
 def read_tables(folder: Path) -> Tables:
     """A run's own tables, checked; `RunError` where one is missing or broken."""
     config, manifest = read_config(folder), read_manifest(folder)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mpt.base.files import write_atomically
+from mpt.base.files import remove_files, write_atomically
 from mpt.core.validation import Floats, Ints
 from mpt.federation.features import Embedding
 from mpt.federation.plan import Plan
@@ -61,10 +61,7 @@ class Record:
 
     def remove(self) -> None:
         """Remove its files, and the folder where nothing else is in it."""
-        for file in (*self._files(), *self.path.glob(".*.npz.partial")):
-            file.unlink(missing_ok=True)
-        if self.path.is_dir() and not any(self.path.iterdir()):
-            self.path.rmdir()
+        remove_files(self.path, [*self._files(), *self.path.glob(".*.npz.partial")])
 
     def write_samples(self, seed: int, samples: RecordedLabels) -> None:
         """Before the first round of a seed."""

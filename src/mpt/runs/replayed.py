@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mpt.base.files import write_atomically
+from mpt.base.files import remove_files, write_atomically
 from mpt.runs.csvfile import read_text
 from mpt.runs.errors import RunError
 from mpt.runs.tables import COLUMNS, LineCheck, Tables
@@ -26,10 +26,7 @@ class Replayed:
 
     def remove(self) -> None:
         """Remove its files, and the folder where nothing else is in it."""
-        for name in (METHODS, *(f"{table}.csv" for table in COLUMNS)):
-            (self.path / name).unlink(missing_ok=True)
-        if self.path.is_dir() and not any(self.path.iterdir()):
-            self.path.rmdir()
+        remove_files(self.path, [self.path / name for name in (METHODS, *(f"{table}.csv" for table in COLUMNS))])
 
     def read(self, check: LineCheck | None = None) -> tuple[dict[str, dict[str, Any]], Tables]:
         """What each method was, by its name, and the rows; nothing where nothing was replayed.
