@@ -58,7 +58,9 @@ def test_a_key_changes_with_everything_that_determines_the_numbers(tmp_path, mon
         {"dataset": "road?train=12&test=6&seed=1"}, {"dataset": "road?train=12&test=7"},
         {"events": "leave 0 after 1"}, {"slow_every": 3}, {"partition": "vehicle", "vehicles": None, "remaining": 0.02},
         {"loss": "fedlc"}, {"loss": "fedlc(tau=1.0)"}, {"methods": "frozen,mpt(ridge=0.2)"},
-        {"methods": f"frozen,{mine}:MyMethod"},
+        {"momentum": 0.5}, {"weight_decay": 0.0}, {"local_steps": 3}, {"prox": 0.1}, {"schedule": "cosine"},
+        {"server": "adam"}, {"server": "momentum", "server_lr": 0.5}, {"server": "momentum", "server_momentum": 0.5},
+        {"first_seed": 1}, {"methods": f"frozen,{mine}:MyMethod"},
     ]  # fmt: skip
     keys = [cell().key, *(cell(**change).key for change in others)]
     assert len(set(keys)) == len(keys)
@@ -82,7 +84,8 @@ def test_a_key_does_not_change_with_what_does_not_matter(tmp_path):
 
 def test_a_key_changes_with_a_methods_version_from_2_on(monkeypatch):
     first, other = cell(), cell(methods="mpt,oracle-train").key
-    left_out = {"dataset", "rare", "image_size", "per_class", "seeds", "device", "record", "models", "loss"}
+    elsewhere = {"dataset", "rare", "image_size", "per_class", "seeds", "device", "record", "models"}
+    left_out = elsewhere | set(cells_module._LATER)
     known = {
         "engine": cells_module.ENGINE, "samples": first.fingerprint, "rare": first.rare, "files": {},
         "settings": {name: value for name, value in asdict(first.config).items() if name not in left_out},

@@ -1,6 +1,7 @@
 """The fast trainers do what the reference loop does."""
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,20 +42,20 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(interpreter, "_patch_lang_tensor", with_index)
 
 
-def model():
+def model(side=SIDE, **options):
     torch.manual_seed(0)
-    return Classifier(CNN3(3, SIDE), 128, num_classes=CLASSES, in_channels=3, image_size=SIDE)
+    return Classifier(CNN3(3, side, **options), 128, num_classes=CLASSES, in_channels=3, image_size=side)
 
 
-def samples(n):
+def samples(n, side=SIDE):
     drawn = torch.Generator().manual_seed(1000 + n)
-    images = torch.randint(0, 256, (n, 3, SIDE, SIDE), dtype=torch.uint8, generator=drawn)
+    images = torch.randint(0, 256, (n, 3, side, side), dtype=torch.uint8, generator=drawn)
     return Samples(images, torch.randint(0, CLASSES, (n,), generator=drawn))
 
 
-def jobs(start, settings):
+def jobs(start, settings, side=SIDE):
     """Two jobs: vehicles with several samples, one and none; and fewer vehicles with FedLC's loss."""
-    held = {3: samples(9), 5: samples(12), 7: samples(1), 8: samples(0)}
+    held = {v: samples(n, side) for v, n in ((3, 9), (5, 12), (7, 1), (8, 0))}
     return [
         Job(start, held, settings, 0, 1, cross_entropy),
         Job(start, {v: held[v] for v in (3, 5)}, settings, 1, 1, FedLC()),
@@ -81,6 +82,31 @@ def test_stacked_gives_the_same_models(interpreted, most):
         counted = [k for k in start if k.endswith("num_batches_tracked")]
         assert all(torch.equal(left[k], right[k]) for k in counted)
     assert all(torch.equal(start[k], work[0].start[k]) for k in start)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("side", "options", "changed"),
+    [
+        (8, {"norm": False}, {"prox": 0.5, "momentum": 0.0}),
+        (16, {"norm": False, "embedding": True}, {"local_steps": 3, "weight_decay": 0.1}),
+        (16, {"embedding": True}, {"prox": 0.5, "batch_size": 4}),
+    ],
+)
+def test_stacked_trains_the_other_three_layer_networks_and_settings(interpreted, side, options, changed):
+    made, settings = model(side, **options), TrainingSettings(**{"epochs": 1, "batch_size": 8, "lr": 0.05, **changed})
+    start = {name: tensor.clone() for name, tensor in made.state_dict().items()}
+    work = jobs(start, settings, side)[:1]
+    assert stackable(made, settings)
+    trainer = TritonTrainer("float32")
+    for left, right in zip(trainer(made, work), train_plain(made, work), strict=True):
+        assert left.keys() == right.keys()
+        assert furthest(left, right, start) < 1e-5
+    slower = [replace(job, settings=replace(settings, lr=0.01)) for job in work[:1]]
+    held = trainer._stack
+    again = trainer(made, slower)
+    assert trainer._stack is held, "another learning rate needs no other stack"
+    assert furthest(again[0], train_plain(made, slower)[0], start) < 1e-5
 
 
 def test_memory_of_a_stack_is_what_its_buffers_take(interpreted):

@@ -138,7 +138,7 @@ def test_some_methods_and_seeds():
     assert len(tables.metrics) == 3 * 3
     assert {r["method"] for r in tables.only({"frozen"}).metrics} == {"frozen"}
     assert tables.only({"frozen"}, {0}) == Tables()
-    assert tables.up_to(1) == tables_of(rows[2:], (20,), CLASSES)
+    assert tables.of_seeds(range(1)) == tables_of(rows[2:], (20,), CLASSES)
 
 
 @pytest.mark.parametrize("name", list(COLUMNS))

@@ -21,7 +21,7 @@ _Method = Annotated[
     str | None, typer.Option(help="of a run: whose readout; default: mpt-x, mpt, or else the run's first")
 ]
 _Readout = Annotated[str | None, typer.Option(help="of a run: where the method has several; default: its first")]
-_Seed = Annotated[int, typer.Option(help="of a run: whose model")]
+_Seed = Annotated[int | None, typer.Option(help="of a run: whose model; default: its first")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -41,7 +41,7 @@ def export(
     out: Annotated[Path | None, typer.Option(help="the file; default: model.onnx or model.pt beside the run")] = None,
     method: _Method = None,
     readout: _Readout = None,
-    seed: _Seed = 0,
+    seed: _Seed = None,
 ) -> None:
     """The backbone with the last readout as its last linear layer: uint8 images (N, C, H, W) to logits."""
     from mpt.export.formats import kind_of, write_model
@@ -61,7 +61,7 @@ def predict(
     images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="JPEG or PNG files")],
     method: _Method = None,
     readout: _Readout = None,
-    seed: _Seed = 0,
+    seed: _Seed = None,
     as_json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
 ) -> None:
     """What images are taken for, by a run's or a fleet's last readout."""
@@ -83,7 +83,7 @@ def predict(
     show(table)
 
 
-def _model(where: str, method: str | None, readout: str | None, seed: int) -> "DeployableModel":
+def _model(where: str, method: str | None, readout: str | None, seed: int | None) -> "DeployableModel":
     """Of a run's folder, or of a fleet's state."""
     from mpt.fleet.export import deployable as of_fleet
     from mpt.fleet.store import existing_store

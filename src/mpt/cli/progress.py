@@ -45,7 +45,7 @@ class Reporter:
 
     def __call__(self, seed: int, number: int, rows: "Sequence[Measurement]") -> None:
         """After every round."""
-        done = seed * self.config.rounds + number
+        done = (seed - self.config.first_seed) * self.config.rounds + number
         if not self.first:
             self.first, self.started = done, time.perf_counter()
         if rows:

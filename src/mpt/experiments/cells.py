@@ -22,7 +22,18 @@ ENGINE = 1
 
 _IN_THE_DATA = {"dataset", "rare", "image_size", "per_class"}
 _ELSEWHERE = {"seeds", "device", "record", "models"}
-_LATER = {"loss": "cross-entropy"}
+_LATER = {
+    "loss": "cross-entropy",
+    "momentum": 0.9,
+    "weight_decay": 5e-4,
+    "local_steps": None,
+    "prox": 0.0,
+    "schedule": "constant",
+    "server": "average",
+    "server_lr": None,
+    "server_momentum": 0.9,
+    "first_seed": 0,
+}
 """Settings that came later: a cell in which one is as it was before has the key that it had before."""
 
 
@@ -105,7 +116,8 @@ class CellStore:
             tables = read_tables(self.folder(cell))
             last = [r for r in tables.metrics if r["round"] == cell.config.rounds]
             there = {(r["seed"], r["method"]) for r in last}
-            asked = {(seed, r["method"]) for seed in range(seeds) for r in tables.metrics}
+            numbers = replace(cell.config, seeds=seeds).seed_numbers
+            asked = {(seed, r["method"]) for seed in numbers for r in tables.metrics}
         except RunError:
             asked = set()
         if not asked or not asked <= there:
@@ -113,7 +125,7 @@ class CellStore:
                 f"{self.folder(cell)}: {cell.label or 'the cell'} is finished, but its tables are cut off or cannot be "
                 "read; should be whole, or the folder deleted to have it computed again"
             )
-        return tables.up_to(seeds)
+        return tables.of_seeds(numbers)
 
     def manifest(self, cell: Cell) -> dict[str, Any]:
         """A cell's `manifest.json`; empty where there is none."""

@@ -235,7 +235,9 @@ class Display:
             seed, number, f1 = figures
             self.f1[key] = {**self.f1.get(key, {}), **f1}
             if key in self.tasks:
-                self.bar.update(self.tasks[key], completed=seed * cell.config.rounds + number)
+                self.bar.update(
+                    self.tasks[key], completed=(seed - cell.config.first_seed) * cell.config.rounds + number
+                )
         elif kind == "note":
             self.line(f"{cell.label}: {figures}")
         elif kind == "done":

@@ -29,6 +29,7 @@ from mpt.learning import Classifier, Loss, Samples, build, embed, numpy_generato
 from mpt.learning.cpu_inference import CpuEmbedder
 from mpt.learning.cuda_graphs import draws_nothing
 from mpt.learning.losses import find_loss
+from mpt.learning.server import stepped
 from mpt.learning.training import channels_last
 from mpt.methods import TRAININGS, Method, find_methods, find_training
 from mpt.scenario import PlanError, check_vehicles
@@ -213,6 +214,10 @@ class Federation:
         return channels_last(self._build()) if self.plan.engine == "fast" else self._build()
 
     @cached_property
+    def _parameters(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.model.named_parameters())
+
+    @cached_property
     def _embedder(self) -> Classifier:
         return copy.deepcopy(self.model)
 
@@ -224,7 +229,8 @@ class Federation:
         if self.plan.engine == "plain":
             return train_plain
         batches = len(self.dataset.train.labels) // self.plan.batch_size
-        steps = len(self.trainings) * self.plan.rounds * self.plan.epochs * batches
+        epochs = self.plan.epochs if self.plan.local_steps is None else 1
+        steps = len(self.trainings) * self.plan.rounds * epochs * batches
         return fast_trainer(self.model, self.plan.training, self.plan.precision, steps)
 
     def _build(self) -> Classifier:
@@ -258,16 +264,18 @@ class Federation:
             key = self._key(state, training)
             samples = self.without_rare if key.held_out else self.vehicles
             chosen = {v: samples[v] for v in key.who}
-            start = state.models[training].tensors
-            jobs[key] = Job(start, chosen, self.plan.training, self.plan.seed, number, key.loss)
+            start = state.models[training]
+            settings = self.plan.training_in(number)
+            jobs[key] = Job(start.tensors, chosen, settings, self.plan.seed, number, key.loss, start.moments)
         return jobs
 
     def made(self, jobs: Mapping[JobKey, Job], trained: Iterable[dict[str, Tensor]]) -> NewModels:
         """What a trainer gave for the jobs of a round, one state dict a job, as models."""
-        return {
-            key: Model(Handle(job.round, next(self._numbers)), tensors)
-            for (key, job), tensors in zip(jobs.items(), trained, strict=True)
-        }
+        made = {}
+        for (key, job), mean in zip(jobs.items(), trained, strict=True):
+            new = stepped(job.start, mean, job.moments, self._parameters, self.plan.serving)
+            made[key] = Model(Handle(job.round, next(self._numbers)), *new)
+        return made
 
     def trained(self, state: FederationState, trained: NewModels) -> FederationState:
         """The next round before any method has looked at it: enough to go on training."""

@@ -1,7 +1,7 @@
 """One round of federated averaging, as jobs that trainers do; the reference trainer; who takes part."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -31,6 +31,7 @@ class Job:
         seed: with the round and the vehicle's id, what `generator(seed, "training", round, vehicle)` draws from.
         round: its number.
         loss: what vehicles minimise.
+        moments: what the server's optimiser has kept with `start`; no trainer's business.
     """
 
     start: dict[str, Tensor]
@@ -39,6 +40,7 @@ class Job:
     seed: int
     round: int
     loss: Loss = cross_entropy
+    moments: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 Trainer = Callable[[Classifier, Sequence[Job]], list[dict[str, Tensor]]]

@@ -1,12 +1,12 @@
 """A federation on one machine, as settings: each with its default, what it means and what it may be. No torch."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
 from mpt.base.settings import check, default_of, like, setting
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
-from mpt.learning.settings import TrainingSettings
+from mpt.learning.settings import SCHEDULES, ServerSettings, TrainingSettings
 from mpt.scenario import Event, PlanError, check_rounds, parse_events
 
 Precision = Literal["auto", "float32", "tf32", "bfloat16"]
@@ -31,8 +31,8 @@ class FederationSettings:
 
     methods: tuple[str, ...] = setting(DEFAULT_METHODS, "names as in `mpt methods`, or path.py:Class")
     backbone: str = setting(
-        "cnn3", "as in `mpt backbones`: cnn3, resnet18, mobilenetv3, vit-tiny, timm:NAME, torchvision:NAME, or "
-        "path.py:function"
+        "cnn3", "as in `mpt backbones`: cnn3, cnn3-embedding, resnet18, mobilenetv3, vit-tiny, timm:NAME, "
+        "torchvision:NAME, or path.py:function"
     )  # fmt: skip
     partition: str = setting(
         "concentrate",
@@ -51,6 +51,16 @@ class FederationSettings:
     lr: float = like(TrainingSettings, "lr")
     batch_size: int = like(TrainingSettings, "batch_size")
     augment: str = like(TrainingSettings, "augment")
+    momentum: float = like(TrainingSettings, "momentum")
+    weight_decay: float = like(TrainingSettings, "weight_decay")
+    local_steps: int | None = like(TrainingSettings, "local_steps")
+    prox: float = like(TrainingSettings, "prox")
+    schedule: str = setting(
+        "constant", "of the learning rate over the rounds: constant, cosine, step", choices=tuple(SCHEDULES)
+    )
+    server: str = like(ServerSettings, "server")
+    server_lr: float | None = like(ServerSettings, "server_lr")
+    server_momentum: float = like(ServerSettings, "server_momentum")
     loss: str = setting("cross-entropy", "what vehicles minimise: as in `mpt losses`, or path.py:function")
     readout: tuple[str, ...] = setting(
         DEFAULT_READOUT, "where a method gives a prototype: as in `mpt readouts`, or path.py:Class"
@@ -87,8 +97,18 @@ class FederationSettings:
 
     @property
     def training(self) -> TrainingSettings:
-        """Of local training."""
-        return TrainingSettings(epochs=self.epochs, lr=self.lr, batch_size=self.batch_size, augment=self.augment)
+        """Of local training, at the learning rate that the schedule begins with."""
+        return TrainingSettings(**{f.name: getattr(self, f.name) for f in fields(TrainingSettings)})
+
+    def training_in(self, round: int) -> TrainingSettings:
+        """Of local training in a round."""
+        lr = self.lr * SCHEDULES[self.schedule].share(round, self.rounds)
+        return replace(self.training, lr=lr)
+
+    @property
+    def serving(self) -> ServerSettings:
+        """What the server makes of the vehicles' mean."""
+        return ServerSettings(**{f.name: getattr(self, f.name) for f in fields(ServerSettings)})
 
     def evaluates(self, round: int, *, slow: bool = False) -> bool:
         """Whether methods, or those that are slow, are read out in this round."""

@@ -29,10 +29,12 @@ class Model:
     Attributes:
         handle: what it is known by.
         tensors: its state dict.
+        moments: what the server's optimiser keeps with it.
     """
 
     handle: Handle
     tensors: dict[str, Tensor] = field(compare=False, repr=False)
+    moments: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ All draw the same samples in the same order as `train_plain`, so that in float32
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from mpt.federation.jobs import Job, Trainer, train_plain, train_vehicle
 from mpt.federation.plan import Precision
 from mpt.learning import Classifier, LearningError, RunningAverage, Samples, TrainingSettings, generator
-from mpt.learning.backbones.cnn3 import CNN3
+from mpt.learning.backbones.cnn3 import CNN3, GRID
 from mpt.learning.cuda_graphs import CudaGraphSteps, advance, draws_nothing
 from mpt.learning.losses import Loss, is_shifted, shift_of
 from mpt.learning.randomness import isolated
@@ -53,7 +53,7 @@ def stackable(model: Classifier, settings: TrainingSettings) -> bool:
     """Whether `TritonTrainer` can train it."""
     return (
         isinstance(model.backbone, CNN3)
-        and model.image_size % 4 == 0
+        and model.image_size % (4 * GRID if model.backbone.embedding else 4) == 0
         and model.num_classes <= MOST_CLASSES
         and settings.batch_size <= MOST_BATCH
         and find_spec("triton") is not None
@@ -161,7 +161,7 @@ class TritonTrainer:
 
     def __call__(self, model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
         """The averaged models, one a job."""
-        settings, layout = jobs[0].settings, Layout(model.in_channels, model.num_classes)
+        settings, layout = jobs[0].settings, _layout(model)
         if any(job.settings != settings for job in jobs):
             raise LearningError("jobs: their settings differ, should be the same for all jobs of a round")
         self.pool.hold(jobs)
@@ -194,16 +194,16 @@ class TritonTrainer:
             shift = _shift(jobs[owner[place]].loss, work[who].samples, model.num_classes)
             if shift is not None:
                 stack.shift[place] = shift
-        stack.run(self.pool.images, self.pool.labels, schedule)
+        stack.run(self.pool.images, self.pool.labels, schedule, jobs[0].settings.lr)
         back = np.argsort(schedule.order)
         at = torch.from_numpy(back).to(stack.parameters.device)
         return stack.parameters[at], stack.running[at], schedule.steps[back]
 
     def _fitting(self, layout: Layout, settings: TrainingSettings, model: Classifier, vehicles: int) -> Any:
         """A stack for so many vehicles, or for as many of them as fit; the one that is there, if it will do."""
-        from mpt.learning.triton_stack.stack import Stack, bytes_a_vehicle  # noqa: PLC0415 - needs Triton
+        from mpt.learning.triton_stack.stack import Stack, bytes_a_vehicle, key_of  # noqa: PLC0415 - needs Triton
 
-        key, device = (layout, settings, model.image_size), model.head.weight.device
+        key, device = key_of(layout, settings, model.image_size), model.head.weight.device
         if self._stack is not None and self._stack.key == key and self._stack.capacity >= min(vehicles, self._most):
             return self._stack
         self._stack = None
@@ -238,7 +238,7 @@ class TritonTrainer:
         averaged = (share * parameters[at].double()).sum(0)
         moments = running[at].double()
         mean = (share * moments).sum(0)
-        for start, channels in zip(layout.running_starts[:-1], CHANNELS, strict=True):
+        for start, channels in zip(layout.running_starts[:-1], CHANNELS if layout.norm else (), strict=False):
             means = moments[:, start : start + channels]
             mean[start + channels : start + 2 * channels] += (
                 share * (means - mean[start : start + channels]) ** 2
@@ -275,7 +275,7 @@ class CudaGraphTrainer:
             return self._train(model, jobs)
 
     def _train(self, model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
-        if self._lanes and self._lanes[0].settings != jobs[0].settings:
+        if self._lanes and replace(self._lanes[0].settings, lr=1.0) != replace(jobs[0].settings, lr=1.0):
             self._lanes.clear()
         work = _taking_part(jobs)
         averages = [RunningAverage(model) for _ in jobs]
@@ -290,7 +290,7 @@ class CudaGraphTrainer:
     def _steps(self, lane: CudaGraphSteps, job: Job, who: _Vehicle) -> Iterator[None]:
         drawn = generator(job.seed, "training", job.round, who.vehicle)
         shift = _shift(job.loss, who.samples, lane.model.num_classes)
-        return lane.steps(job.start, who.samples.images, who.samples.labels, drawn, shift)
+        return lane.steps(job.start, who.samples.images, who.samples.labels, drawn, shift, job.settings.lr)
 
     def _portion(self, model: Classifier, settings: TrainingSettings, vehicles: int) -> list[CudaGraphSteps]:
         """Lanes for so many of the vehicles that the portions are about equal; one at first, to see what it takes."""
@@ -304,6 +304,12 @@ class CudaGraphTrainer:
             self._lanes.append(CudaGraphSteps(model, settings, mixed=mixed, compiled=self.compiled))
         portions = -(-vehicles // len(self._lanes))
         return self._lanes[: -(-vehicles // portions)]
+
+
+def _layout(model: Classifier) -> Layout:
+    if not isinstance(model.backbone, CNN3):
+        raise LearningError(f"backbone: {type(model.backbone).__name__}, should be a three-layer CNN for this trainer")
+    return Layout.of(model.backbone, model.in_channels, model.num_classes)
 
 
 def _shift(loss: Loss, samples: Samples, num_classes: int) -> Tensor | None:

@@ -11,7 +11,7 @@ from mpt.learning.augmentation import draw_epoch, normalise, take
 from mpt.learning.backbones.classifier import Classifier
 from mpt.learning.randomness import isolated
 from mpt.learning.settings import TrainingSettings
-from mpt.learning.training import batches, channels_last
+from mpt.learning.training import channels_last, epochs_of
 
 MOST_GRAPHS = 24
 """Batch sizes that are captured; further ones run without a graph."""
@@ -32,6 +32,8 @@ class CudaGraphSteps:
         self.device = model.head.weight.device
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.velocities = [torch.zeros_like(p) for p in self.parameters]
+        self.towards = [p.detach().clone() for p in self.parameters] if settings.prox else []
+        self.rate = torch.zeros((), device=self.device)
         self.shift = torch.zeros(model.num_classes, device=self.device)
         self.stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
@@ -44,15 +46,21 @@ class CudaGraphSteps:
         labels: Tensor,
         generator: torch.Generator,
         shift: Tensor | None,
+        lr: float,
     ) -> Iterator[None]:
         """One vehicle's round, queued step by step on the current stream; `model` then is what came of it."""
         self.model.load_state_dict(start)
         torch._foreach_zero_(self.velocities)
+        self.rate.fill_(lr)
+        if self.towards:
+            with torch.no_grad():
+                torch._foreach_copy_(self.towards, list[Tensor](self.parameters))
         self.shift.copy_(torch.zeros_like(self.shift) if shift is None else shift)
         size, augment = self.model.image_size, self.settings.augment
-        epochs = [draw_epoch(len(labels), size, augment, generator, self.device) for _ in range(self.settings.epochs)]
-        for epoch in epochs:
-            for batch in batches(len(labels), self.settings.batch_size):
+        parts = list(epochs_of(len(labels), self.settings))
+        epochs = [draw_epoch(len(labels), size, augment, generator, self.device) for _ in parts]
+        for epoch, some in zip(epochs, parts, strict=True):
+            for batch in some:
                 self._take(take(images, epoch, batch), labels[epoch.order[batch]])
                 yield
 
@@ -90,7 +98,7 @@ class CudaGraphSteps:
             logits = (self._whole if len(labels) == self.settings.batch_size else self.model)(inputs)
         loss = functional.cross_entropy(logits.float() - self.shift, labels)
         gradients = torch.autograd.grad(loss, self.parameters)
-        descend(self.parameters, self.velocities, list(gradients), self.settings)
+        descend(self.parameters, self.velocities, list(gradients), self.settings, self.rate, self.towards)
 
 
 def advance(rounds: Sequence[tuple[CudaGraphSteps, Iterator[None]]]) -> None:
@@ -111,13 +119,24 @@ def advance(rounds: Sequence[tuple[CudaGraphSteps, Iterator[None]]]) -> None:
 
 @torch.no_grad()
 def descend(
-    parameters: list[nn.Parameter], velocities: list[Tensor], gradients: list[Tensor], s: TrainingSettings
+    parameters: list[nn.Parameter],
+    velocities: list[Tensor],
+    gradients: list[Tensor],
+    s: TrainingSettings,
+    rate: Tensor,
+    towards: list[Tensor],
 ) -> None:
-    """SGD with momentum and weight decay, as torch.optim.SGD does it."""
-    gradients = list(torch._foreach_add(gradients, parameters, alpha=s.weight_decay))  # type: ignore[arg-type]
+    """SGD with momentum and weight decay, as torch.optim.SGD does it, at the learning rate `rate` ().
+
+    Where `towards` has the parameters that the round began with, FedProx's pull to them is in the gradient.
+    """
+    held: list[Tensor] = list(parameters)
+    gradients = list(torch._foreach_add(gradients, held, alpha=s.weight_decay))
+    if towards:
+        torch._foreach_add_(gradients, torch._foreach_sub(held, towards), alpha=s.prox)
     torch._foreach_mul_(velocities, s.momentum)
     torch._foreach_add_(velocities, gradients)
-    torch._foreach_add_(parameters, velocities, alpha=-s.lr)  # type: ignore[arg-type]
+    torch._foreach_sub_(held, torch._foreach_mul(velocities, rate))
 
 
 def draws_nothing(model: Classifier) -> bool:

@@ -77,11 +77,12 @@ def train(
         momentum=settings.momentum,
         weight_decay=settings.weight_decay,
     )
+    towards = [p.detach().clone() for p in optimiser.param_groups[0]["params"]] if settings.prox else []
     total, seen = torch.zeros((), device=device, dtype=torch.float64), 0
     with _mode(model, training=True), isolated(generator.initial_seed(), device):
-        for _ in range(settings.epochs):
+        for some in epochs_of(n, settings):
             epoch = draw_epoch(n, model.image_size, settings.augment, generator, device)
-            for batch in batches(n, settings.batch_size):
+            for batch in some:
                 inputs = normalise(take(images, epoch, batch), dtype)
                 value = loss(model(inputs), labels[epoch.order[batch]], counts)
                 if not isinstance(value, Tensor) or value.shape != ():
@@ -89,6 +90,8 @@ def train(
                     raise LearningError(f"loss: gave {what}, should be the batch's mean loss, a tensor of shape ()")
                 optimiser.zero_grad(set_to_none=True)
                 value.backward()  # type: ignore[no-untyped-call]
+                for parameter, start in zip(optimiser.param_groups[0]["params"], towards, strict=bool(towards)):
+                    parameter.grad.add_(parameter.detach() - start, alpha=settings.prox)
                 optimiser.step()
                 size = batch.stop - batch.start
                 total += value.detach() * size
@@ -105,6 +108,23 @@ def batches(n: int, batch_size: int) -> Iterator[slice]:
     """
     for start in range(0, n - 1, batch_size):
         yield slice(start, min(n, start + batch_size))
+
+
+def epochs_of(n: int, settings: TrainingSettings) -> Iterator[list[slice]]:
+    """The batches of each epoch of `n` samples; with `local_steps`, so many in all, the last epoch cut short.
+
+    Example:
+        >>> [len(epoch) for epoch in epochs_of(5, TrainingSettings(batch_size=2, local_steps=3))]
+        [2, 1]
+    """
+    each = list(batches(n, settings.batch_size))
+    if settings.local_steps is None:
+        yield from ([*each] for _ in range(settings.epochs))
+        return
+    left = settings.local_steps if each else 0
+    while left > 0:
+        yield each[:left]
+        left -= len(each)
 
 
 def embed(model: Classifier, images: Tensor, batch_size: int | None = None) -> Tensor:

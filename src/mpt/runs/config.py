@@ -31,6 +31,7 @@ class RunConfig(FederationSettings, DataSettings):
     """What `mpt run` does. Every field is an option of the command, a key of the TOML file, an argument in Python."""
 
     seeds: int = setting(1, "how many seeds, 0 to N - 1", least=1)
+    first_seed: int = setting(0, "the first of them, where it is not 0", least=0)
     device: str = setting("auto", "auto, cpu, cuda, cuda:1, ...")
     record: bool = setting(False, "keep the evaluated rounds' features in DIR/record, for mpt replay")
     models: bool = setting(True, "keep the models of the departure and of the last round in DIR/models")
@@ -43,6 +44,11 @@ class RunConfig(FederationSettings, DataSettings):
             super().__post_init__()
         except PlanError as error:
             raise ConfigError(str(error)) from None
+
+    @property
+    def seed_numbers(self) -> range:
+        """The seeds themselves."""
+        return range(self.first_seed, self.first_seed + self.seeds)
 
     def to_toml(self) -> str:
         """The resolved settings, for `read_toml`; what is not set is left out."""

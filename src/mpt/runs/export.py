@@ -17,14 +17,16 @@ PREFERRED = ("mpt-x", "mpt")
 """Whose readout is taken where none is named: the first of these that the run has, or else its first method."""
 
 
-def deployable(folder: Path, method: str | None = None, readout: str | None = None, seed: int = 0) -> DeployableModel:
+def deployable(
+    folder: Path, method: str | None = None, readout: str | None = None, seed: int | None = None
+) -> DeployableModel:
     """The last round's model that a method reads, with its readout.
 
     Args:
         folder: of a finished run that has kept its models.
         method: whose readout; by default see `PREFERRED`.
         readout: where the method has several; by default its first.
-        seed: whose model.
+        seed: whose model; by default the run's first.
 
     Raises:
         RunError: the run is unfinished, has kept no models, or has no such row or seed.
@@ -32,9 +34,10 @@ def deployable(folder: Path, method: str | None = None, readout: str | None = No
     config, manifest = read_config(folder), read_manifest(folder)
     if not manifest.get("finished"):
         raise RunError(f"{folder}: the run is unfinished; the same mpt run command resumes it")
-    seeds = int(config.get("seeds", 1))
-    if not 0 <= seed < seeds:
-        raise RunError(f"seed: {seed}, but {folder} has {seeds}, should be from 0 to {seeds - 1}")
+    first, seeds = int(config.get("first_seed", 0)), int(config.get("seeds", 1))
+    seed = first if seed is None else seed
+    if not first <= seed < first + seeds:
+        raise RunError(f"seed: {seed}, but {folder} has {seeds}, should be from {first} to {first + seeds - 1}")
     kept = ModelFolder.of(folder).read(seed, int(config["rounds"]))
     series = _chosen(kept, method, readout)
     weight, bias = (tensor.double().numpy() for tensor in kept.readouts[series])

@@ -114,13 +114,13 @@ class Folder:
             self._refuse_strangers()
         (self.path / "report.html").unlink(missing_ok=True)
         if seeds:
-            found = RunCheckpoint(self.key, seeds, None, finished)
+            found = RunCheckpoint(self.key, self.config.first_seed + seeds, None, finished)
             save(self.checkpoints, found)
         else:
             found = load(self.checkpoints, self.key, device=self.device, say=self.say)
         if found is None:
             self.clear()
-            found = RunCheckpoint(self.key, 0, None, Tables())
+            found = RunCheckpoint(self.key, self.config.first_seed, None, Tables())
         if seeds:  # whoever reads the folder now must not take it for a finished run of more seeds
             self._write_manifest(finished=False)
         write_atomically(self.path / "config.toml", self.config.to_toml().encode())

@@ -43,7 +43,7 @@ def own_files(config: RunConfig) -> dict[str, str]:
 
 def manifest_of(config: RunConfig, federations: Mapping[int, Federation], device: str) -> dict[str, Any]:
     """All of it, for the federations of a run by seed."""
-    first = federations[0]
+    first = federations[config.first_seed]
     dataset, state = first.dataset, first.model.state_dict()
     classes = range(dataset.num_classes)
     return {

@@ -123,7 +123,7 @@ def _replay(folder: Path, methods: tuple[str, ...], readouts: tuple[str, ...], o
     made = Tables()
     _check_files(folder, chosen, manifest)
     samples = None if config.record else _dataset(folder, config, manifest)
-    for plan in (Plan.of(chosen, manifest["rare"], seed) for seed in range(config.seeds)):
+    for plan in (Plan.of(chosen, manifest["rare"], seed) for seed in config.seed_numbers):
         for rows in _rounds(folder, samples, plan, list(found.values()), device):
             made += tables_of(rows, (plan.depart_at, plan.rounds), classes)
     own, mine = _series(tables), _series(made)

@@ -107,7 +107,8 @@ def simulate(
     if out is None:
         if config.record:
             raise ConfigError("record: there is no folder to record into, should come with --out DIR")
-        return RunResult(config, run.manifest, run.go(RunCheckpoint("", 0, None, Tables()), None, progress))
+        begun = RunCheckpoint("", config.first_seed, None, Tables())
+        return RunResult(config, run.manifest, run.go(begun, None, progress))
     folder = Folder(_made(Path(out)), config, run.manifest, run.device, say)
     with folder.locked():
         return _resume(run, folder, overwrite, progress)
@@ -122,7 +123,7 @@ def _resume(run: "_Run", folder: Folder, overwrite: bool, progress: Progress | N
     if tables is None or computed:
         run.check_room(folder.path)
         begun = folder.begin(run.dataset, tables or Tables())
-        if begun.seed or begun.round:
+        if begun.seed > run.config.first_seed or begun.round:
             where = f"after round {begun.round} of seed {begun.seed}" if begun.round else f"with seed {begun.seed}"
             folder.say(f"{folder.path} holds part of this run, it resumes {where}")
         tables = run.go(begun, folder, progress)
@@ -150,12 +151,13 @@ class _Run:
         device = choose_device(config.device)
         dataset, federations = federations_of(config, device, say)
         if config.partition == "vehicle":
-            say(_who_leaves(federations[0]))
+            say(_who_leaves(federations[config.first_seed]))
         return cls(config, dataset, device, federations, manifest_of(config, federations, device))
 
     def check_room(self, out: Path) -> None:
         """`ConfigError` where the disk is too full for the record or the models."""
-        first, samples = self.federations[0], len(self.dataset.train.labels) + len(self.dataset.test.labels)
+        first = self.federations[self.config.first_seed]
+        samples = len(self.dataset.train.labels) + len(self.dataset.test.labels)
         free = shutil.disk_usage(out).free
         if self.config.record:
             each = record.expected_bytes(first.plan, tuple(first.losses.values()), samples, first.model.dim)
@@ -179,7 +181,7 @@ class _Run:
         last = begun
         try:
             with interruptible() as asked:
-                for seed in range(begun.seed, self.config.seeds):
+                for seed in self.config.seed_numbers[begun.seed - self.config.first_seed :]:
                     federation = self.federations.pop(seed)
                     plan = federation.plan
                     if folder is not None and self.config.record:
@@ -225,7 +227,7 @@ def federations_of(config: RunConfig, device: str, say: Say) -> tuple[Dataset, d
     rare = dataset.class_index(config.rare)
     dataset.require(rare, 10)
     dataset.require(rare, 1, "test")
-    plans = [Plan.of(config, rare, seed) for seed in range(config.seeds)]
+    plans = [Plan.of(config, rare, seed) for seed in config.seed_numbers]
     return dataset, {plan.seed: Federation(dataset, plan, torch.device(device)) for plan in plans}
 
 

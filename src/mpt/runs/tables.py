@@ -114,9 +114,9 @@ class Tables:
 
         return Tables(*(tuple(filter(wanted, getattr(self, f.name))) for f in fields(self)))
 
-    def up_to(self, seeds: int) -> "Tables":
-        """The records of the first so many seeds."""
-        return Tables(*(tuple(r for r in getattr(self, f.name) if r["seed"] < seeds) for f in fields(self)))
+    def of_seeds(self, seeds: Container[int]) -> "Tables":
+        """The records of some seeds."""
+        return Tables(*(tuple(r for r in getattr(self, f.name) if r["seed"] in seeds) for f in fields(self)))
 
     def frame(self, name: str) -> Any:
         """One of them as a pandas data frame."""

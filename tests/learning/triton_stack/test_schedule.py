@@ -48,9 +48,10 @@ def test_those_with_the_most_steps_come_first_and_one_sample_takes_none():
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_a_state_is_the_same_after_packing_and_unpacking(channels):
-    state = build("cnn3", num_classes=7, in_channels=channels, image_size=32, seed=3).state_dict()
-    layout = Layout(channels, 7)
+@pytest.mark.parametrize("backbone", ["cnn3", "cnn3-plain", "cnn3-embedding", "cnn3-embedding(norm=True)"])
+def test_a_state_is_the_same_after_packing_and_unpacking(channels, backbone):
+    model = build(backbone, num_classes=7, in_channels=channels, image_size=32, seed=3)
+    state, layout = model.state_dict(), Layout.of(model.backbone, channels, 7)
     parameters, running = layout.pack(state)
     assert parameters.shape == (layout.starts[-1],)
     again = layout.unpack(parameters, running, state)

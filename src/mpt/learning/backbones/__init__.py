@@ -1,6 +1,7 @@
 """Backbones by name, in plain torch, and the classifier they become."""
 
 import operator
+from functools import partial
 
 import torch
 from torch import nn
@@ -24,6 +25,13 @@ BACKBONES: Extensions[nn.Module] = Extensions(
     "backbone",
     {
         "cnn3": Builtin(CNN3, "three 3x3 convolutions of 32, 64, 128 channels, 0.1M parameters, d = 128"),
+        "cnn3-plain": Builtin(
+            partial(CNN3, norm=False), "the same with biases in place of BatchNorm, 0.1M parameters, d = 128"
+        ),
+        "cnn3-embedding": Builtin(
+            partial(CNN3, norm=False, embedding=True),
+            "cnn3-plain that ends in a fully connected embedding layer, 0.4M parameters, d = 128",
+        ),
         "resnet18": Builtin(ResNet18, "ResNet-18, small-image stem up to 64 pixels, 11.2M parameters, d = 512"),
         "mobilenetv3": Builtin(
             MobileNetV3, "MobileNetV3-Large, fewer strides up to 128 pixels, 4.2M parameters, d = 1280"

@@ -1,6 +1,9 @@
-"""The paper's small network: three convolutions."""
+"""The paper's small network, three convolutions, with BatchNorm or without, with an embedding layer or without."""
 
 from torch import Tensor, nn
+
+GRID = 4
+"""The last map of a network with an embedding layer is averaged to so many cells a side."""
 
 
 class CNN3(nn.Module):
@@ -8,17 +11,24 @@ class CNN3(nn.Module):
 
     2x2 max-pooling after the first two, global average pooling after the last. Any size from 4 pixels up. Pooling comes
     before ReLU, which gives the same and has a quarter of the work.
+
+    Args:
+        norm: False: biases in place of BatchNorm.
+        embedding: True: the last map is averaged to 4x4, flattened, and goes through a linear layer to 128 and ReLU; from
+            16 pixels up.
     """
 
     dim = 128
 
-    def __init__(self, in_channels: int, image_size: int) -> None:
+    def __init__(self, in_channels: int, image_size: int, *, norm: bool = True, embedding: bool = False) -> None:
         super().__init__()
+        self.norm, self.embedding = norm, embedding
+        end = (nn.AdaptiveAvgPool2d(GRID), nn.Flatten(), nn.Linear(GRID**2 * 128, 128), nn.ReLU(inplace=True))
         self.layers = nn.Sequential(
-            *_convolution(in_channels, 32, nn.MaxPool2d(2)),
-            *_convolution(32, 64, nn.MaxPool2d(2)),
-            *_convolution(64, 128),
-            GlobalAverage(),
+            *_convolution(in_channels, 32, norm, nn.MaxPool2d(2)),
+            *_convolution(32, 64, norm, nn.MaxPool2d(2)),
+            *_convolution(64, 128, norm),
+            *(end if embedding else (GlobalAverage(),)),
         )
 
     def forward(self, images: Tensor) -> Tensor:
@@ -35,6 +45,6 @@ class GlobalAverage(nn.Module):
         return maps.permute(0, 2, 3, 1).flatten(1, 2).mean(dim=1)
 
 
-def _convolution(inputs: int, outputs: int, *pooling: nn.Module) -> tuple[nn.Module, ...]:
-    convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
-    return convolution, nn.BatchNorm2d(outputs), *pooling, nn.ReLU(inplace=True)
+def _convolution(inputs: int, outputs: int, norm: bool, *pooling: nn.Module) -> tuple[nn.Module, ...]:
+    convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=not norm)
+    return convolution, *((nn.BatchNorm2d(outputs),) if norm else ()), *pooling, nn.ReLU(inplace=True)

@@ -120,11 +120,14 @@ def finish_statistics(
 
 
 @triton.jit
-def _channels(moments, affine, v, stride, c, C: tl.constexpr):
-    """Mean, 1 / deviation, gamma and beta of a vehicle's channels."""
-    moments += v * 2 * C
+def _channels(moments, affine, v, stride, c, C: tl.constexpr, NORM: tl.constexpr):
+    """Mean, 1 / deviation, gamma and beta of a vehicle's channels; without NORM 0, 1, 1 and the bias."""
     affine += v * stride
-    return tl.load(moments + c), tl.load(moments + C + c), tl.load(affine + c), tl.load(affine + C + c)
+    if NORM:
+        moments += v * 2 * C
+        return tl.load(moments + c), tl.load(moments + C + c), tl.load(affine + c), tl.load(affine + C + c)
+    zero = tl.zeros((C,), tl.float32)
+    return zero, zero + 1.0, zero + 1.0, tl.load(affine + c)
 
 
 @triton.jit
@@ -138,7 +141,7 @@ def _window(rows, i: tl.constexpr, H: tl.constexpr, W: tl.constexpr):
 @triton.jit
 def activate_pool(
     y, moments, affine, out, sizes, step, V, B, stride,
-    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, NORM: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """BatchNorm, ReLU and 2x2 max-pooling: (V, B, H, W, C) -> (V, B, H / 2, W / 2, C)."""
     v = tl.program_id(1).to(tl.int64)
@@ -146,7 +149,7 @@ def activate_pool(
     rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     c = tl.arange(0, C)
     there = (rows < size * (H * W // 4))[:, None]
-    mean, scale, gamma, beta = _channels(moments, affine, v, stride, c, C)
+    mean, scale, gamma, beta = _channels(moments, affine, v, stride, c, C, NORM)
     y += v * B * H * W * C
     best = tl.zeros((BLOCK, C), tl.float32)
     for i in tl.static_range(4):
@@ -158,21 +161,68 @@ def activate_pool(
 
 @triton.jit
 def activate_mean(
-    y, moments, affine, out, sizes, step, V, B, stride, HW: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr
-):
-    """BatchNorm, ReLU and the mean over the map: (V, B, H, W, C) -> features (V, B, C)."""
-    v, b = tl.program_id(1).to(tl.int64), tl.program_id(0)
+    y, moments, affine, out, sizes, step, V, B, stride,
+    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, GRID: tl.constexpr, NORM: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """BatchNorm, ReLU and the means over the cells of a grid: (V, B, H, W, C) -> (V, B, GRID, GRID, C).
+
+    One program a vehicle, sample and cell; with a GRID of 1 it is the mean over the map.
+    """
+    v, b, cell = tl.program_id(1).to(tl.int64), tl.program_id(0) // (GRID * GRID), tl.program_id(0) % (GRID * GRID)
+    high: tl.constexpr = H // GRID
+    wide: tl.constexpr = W // GRID
     size = tl.load(sizes + tl.load(step).to(tl.int64) * V + v)
     c, part = tl.arange(0, C), tl.arange(0, BLOCK)
-    mean, scale, gamma, beta = _channels(moments, affine, v, stride, c, C)
-    y += (v * B + b) * HW * C
+    mean, scale, gamma, beta = _channels(moments, affine, v, stride, c, C, NORM)
+    y += (v * B + b) * (H * W * C)
     total = tl.zeros((C,), tl.float32)
-    for start in range(0, HW, BLOCK):
-        there = ((start + part < HW) & (b < size))[:, None]
-        value = tl.load(y + (start + part)[:, None] * C + c[None, :], mask=there, other=0.0).to(tl.float32)
+    for start in range(0, high * wide, BLOCK):
+        there = ((start + part < high * wide) & (b < size))[:, None]
+        row, column = cell // GRID * high + (start + part) // wide, cell % GRID * wide + (start + part) % wide
+        value = tl.load(y + (row * W + column)[:, None] * C + c[None, :], mask=there, other=0.0).to(tl.float32)
         active = tl.maximum((value - mean[None, :]) * (scale * gamma)[None, :] + beta[None, :], 0.0)
         total += tl.sum(tl.where(there, active, 0.0), axis=0)
-    tl.store(out + (v * B + b) * C + c, total / HW)
+    target = out + ((v * B + b) * (GRID * GRID) + cell) * C + c
+    tl.store(target, (total / (high * wide)).to(out.dtype.element_ty))
+
+
+@triton.jit
+def multiply(
+    left, right, bias, out, left_v, left_m, left_k, right_v, right_k, right_n, out_v, out_m,
+    M, N: tl.constexpr, K: tl.constexpr, ACTIVE: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Each vehicle's product (M, K) x (K, N) of arrays with any strides; ACTIVE: a bias is added and ReLU applied."""
+    v = tl.program_id(2).to(tl.int64)
+    m, n = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    k = tl.arange(0, BLOCK_K)
+    left += v * left_v
+    right += v * right_v
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for start in range(0, K, BLOCK_K):
+        inside = start + k < K
+        a = tl.load(
+            left + m[:, None] * left_m + (start + k)[None, :] * left_k,
+            mask=(m < M)[:, None] & inside[None, :], other=0.0,
+        )  # fmt: skip
+        b = tl.load(right + (start + k)[:, None] * right_k + n[None, :] * right_n, mask=inside[:, None], other=0.0)
+        acc = tl.dot(a, b, acc, input_precision=PRECISION)
+    if ACTIVE:
+        acc = tl.maximum(acc + tl.load(bias + v * right_v + n)[None, :], 0.0)
+    tl.store(out + v * out_v + m[:, None] * out_m + n[None, :], acc.to(out.dtype.element_ty), mask=(m < M)[:, None])
+
+
+@triton.jit
+def embedding_back(features, above, out, gradients, B, gradient_stride, D: tl.constexpr, BLOCK: tl.constexpr):
+    """Back through the embedding layer's ReLU: the gradient (V, B, D) of what it got, and that of its bias (D,)."""
+    v = tl.program_id(0).to(tl.int64)
+    b, d = tl.arange(0, BLOCK), tl.arange(0, D)
+    here = (v * B + b)[:, None] * D + d[None, :]
+    there = (b < B)[:, None]
+    active = tl.load(features + here, mask=there, other=0.0) > 0.0
+    gradient = tl.where(active, tl.load(above + here, mask=there, other=0.0), 0.0)
+    tl.store(out + here, gradient.to(out.dtype.element_ty), mask=there)
+    tl.store(gradients + v * gradient_stride + d, tl.sum(gradient, axis=0))
 
 
 @triton.jit
@@ -214,13 +264,14 @@ def classify(
 @triton.jit
 def activate_back(
     y, moments, affine, above, partial, means, out, sizes, step, V, B, stride,
-    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, POOL: tl.constexpr, WRITE: tl.constexpr, BLOCK: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, POOL: tl.constexpr, GRID: tl.constexpr,
+    NORM: tl.constexpr, WRITE: tl.constexpr, SUMS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Back through pooling (2x2 maximum, or the mean of the map), ReLU and BatchNorm.
+    """Back through pooling (2x2 maximum, or the means of a grid's cells), ReLU and BatchNorm.
 
-    `above` is the gradient of what came out: (V, B, H / 2, W / 2, C), or (V, B, C). Without WRITE, a block leaves the
-    sums over its rows of dz and dz x^ in `partial` (V, blocks, 2, C); with WRITE, their `means` (V, 2, C) are at hand
-    and the gradient of what BatchNorm got goes to `out` (V, B, H, W, C).
+    `above` is the gradient of what came out: (V, B, H / 2, W / 2, C), or (V, B, GRID, GRID, C). With SUMS, a block leaves
+    the sums over its rows of dz and dz x^ in `partial` (V, blocks, 2, C); with WRITE, their `means` (V, 2, C) are at hand
+    where there is BatchNorm and the gradient of what it got goes to `out` (V, B, H, W, C).
     """
     v, block = tl.program_id(1).to(tl.int64), tl.program_id(0)
     size = tl.load(sizes + tl.load(step).to(tl.int64) * V + v)
@@ -228,7 +279,7 @@ def activate_back(
     rows = block * BLOCK + tl.arange(0, BLOCK)
     c = tl.arange(0, C)
     there = (rows < size * inner)[:, None]
-    mean, scale, gamma, beta = _channels(moments, affine, v, stride, c, C)
+    mean, scale, gamma, beta = _channels(moments, affine, v, stride, c, C, NORM)
     y += v * B * H * W * C
     if POOL:
         incoming = tl.load(above + (v * B * inner + rows)[:, None] * C + c[None, :], mask=there, other=0.0)
@@ -244,24 +295,29 @@ def activate_back(
             chosen = tl.where(better, unit, chosen)
             winner = tl.where(better, i, winner)
     else:
-        incoming = tl.load(above + (v * B + rows // inner)[:, None] * C + c[None, :], mask=there, other=0.0) / inner
+        cell = (rows // W) % H // (H // GRID) * GRID + rows % W // (W // GRID)
+        source = (v * B + rows // inner) * (GRID * GRID) + cell
+        incoming = tl.load(above + source[:, None] * C + c[None, :], mask=there, other=0.0).to(tl.float32)
+        incoming = incoming / (inner // (GRID * GRID))
         value = tl.load(y + rows[:, None] * C + c[None, :], mask=there, other=0.0)
         chosen = (value.to(tl.float32) - mean[None, :]) * scale[None, :]
         winner = tl.where(chosen * gamma[None, :] + beta[None, :] > 0.0, 0, -1)
     if WRITE:
-        first, second = tl.load(means + v * 2 * C + c), tl.load(means + v * 2 * C + C + c)
         out += v * B * H * W * C
         whole = (rows < B * inner)[:, None]
         for i in tl.static_range(4 if POOL else 1):
             at = _window(rows, i, H, W) if POOL else rows
-            unit = chosen
-            if POOL:
-                value = tl.load(y + at[:, None] * C + c[None, :], mask=there, other=0.0)
-                unit = (value.to(tl.float32) - mean[None, :]) * scale[None, :]
-            gradient = tl.where(winner == i, incoming, 0.0) - first[None, :] - unit * second[None, :]
-            gradient = tl.where(there, gradient * (gamma * scale)[None, :], 0.0)
+            gradient = tl.where(winner == i, incoming, 0.0)
+            if NORM:
+                first, second = tl.load(means + v * 2 * C + c), tl.load(means + v * 2 * C + C + c)
+                unit = chosen
+                if POOL:
+                    value = tl.load(y + at[:, None] * C + c[None, :], mask=there, other=0.0)
+                    unit = (value.to(tl.float32) - mean[None, :]) * scale[None, :]
+                gradient = (gradient - first[None, :] - unit * second[None, :]) * (gamma * scale)[None, :]
+            gradient = tl.where(there, gradient, 0.0)
             tl.store(out + at[:, None] * C + c[None, :], gradient.to(out.dtype.element_ty), mask=whole)
-    else:
+    if SUMS:
         passed = tl.where(winner >= 0, incoming, 0.0)
         here = partial + (v * tl.num_programs(0) + block) * 2 * C
         tl.store(here + c, tl.sum(passed, axis=0))
@@ -271,9 +327,9 @@ def activate_back(
 @triton.jit
 def finish_back(
     partial, means, gradients, sizes, step, V, blocks, gradient_stride,
-    HW: tl.constexpr, C: tl.constexpr, MANY: tl.constexpr,
+    HW: tl.constexpr, C: tl.constexpr, NORM: tl.constexpr, MANY: tl.constexpr,
 ):  # fmt: skip
-    """The sums of `activate_back` over all blocks: gradients of gamma and beta, and the means (V, 2, C)."""
+    """The sums of `activate_back` over all blocks: gradients of gamma and beta, and the means (V, 2, C); or the bias's."""
     v = tl.program_id(0).to(tl.int64)
     samples = (tl.load(sizes + tl.load(step).to(tl.int64) * V + v) * HW).to(tl.float32)
     c, many = tl.arange(0, C), tl.arange(0, MANY)
@@ -284,11 +340,14 @@ def finish_back(
         there = (start + many < blocks)[:, None]
         first += tl.sum(tl.load(here, mask=there, other=0.0), axis=0)
         second += tl.sum(tl.load(here + C, mask=there, other=0.0), axis=0)
-    tl.store(means + v * 2 * C + c, first / samples)
-    tl.store(means + v * 2 * C + C + c, second / samples)
     gradients += v * gradient_stride
-    tl.store(gradients + c, second)
-    tl.store(gradients + C + c, first)
+    if NORM:
+        tl.store(means + v * 2 * C + c, first / samples)
+        tl.store(means + v * 2 * C + C + c, second / samples)
+        tl.store(gradients + c, second)
+        tl.store(gradients + C + c, first)
+    else:
+        tl.store(gradients + c, first)
 
 
 @triton.jit
@@ -321,23 +380,27 @@ def weight_gradient(
 
 @triton.jit
 def descend(
-    parameters, velocities, gradients, copies,
-    count, first, first_splits, splits, lr, momentum, decay, gradient_stride, COPY: tl.constexpr, BLOCK: tl.constexpr,
+    parameters, velocities, gradients, copies, towards, rate,
+    count, first, whole, first_splits, splits, momentum, decay, prox, gradient_stride,
+    PROX: tl.constexpr, COPY: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """SGD with momentum and weight decay on flat parameters (V, P), gradients (V, first_splits, P).
 
-    The gradients of the first parameters are the sum of all splits, those of the others of fewer.
+    The gradients of the first parameters are the sum of all splits, those of the others of fewer, those from `whole` on
+    are in the first. `rate` (1,) is the learning rate. With PROX the parameters are pulled to `towards` (V, P).
     """
     v = tl.program_id(1).to(tl.int64)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = i < count
     value = tl.load(parameters + v * count + i, mask=there, other=0.0)
     gradient = decay * value
+    if PROX:
+        gradient += prox * (value - tl.load(towards + v * count + i, mask=there, other=0.0))
     for split in range(first_splits):
-        part = there & ((i < first) | (split < splits))
+        part = there & ((i < first) | ((split < splits) & (i < whole)) | (split == 0))
         gradient += tl.load(gradients + v * gradient_stride + split * count + i, mask=part, other=0.0)
     velocity = momentum * tl.load(velocities + v * count + i, mask=there, other=0.0) + gradient
-    value -= lr * velocity
+    value -= tl.load(rate) * velocity
     tl.store(velocities + v * count + i, velocity, mask=there)
     tl.store(parameters + v * count + i, value, mask=there)
     if COPY:

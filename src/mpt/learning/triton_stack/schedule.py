@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mpt.learning.augmentation import draw_epoch
 from mpt.learning.settings import TrainingSettings
-from mpt.learning.training import batches
+from mpt.learning.training import epochs_of
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ def draw(
 ) -> Schedule:
     """The steps of vehicles that hold the samples `rows` of a common array, each drawn from its own generator."""
     size, augment = settings.batch_size, settings.augment
-    slices = [list(batches(len(held), size)) for held in rows]
-    taken = np.array([settings.epochs * len(parts) for parts in slices], dtype=np.int64)
+    slices = [list(epochs_of(len(held), settings)) for held in rows]
+    taken = np.array([sum(map(len, epochs)) for epochs in slices], dtype=np.int64)
     order = np.argsort(-taken, kind="stable")
     shape = (int(taken.max(initial=0)), len(rows), size)
     indices, sizes = np.zeros(shape, np.int32), np.zeros(shape[:2], np.int32)
@@ -67,10 +67,10 @@ def draw(
     cpu = torch.device("cpu")
     for place, vehicle in enumerate(order):
         held, step = rows[vehicle], 0
-        for _ in range(settings.epochs):
+        for parts in slices[vehicle]:
             epoch = draw_epoch(len(held), image_size, augment, generators[vehicle], cpu)
             samples = held[epoch.order.numpy()]
-            for part in slices[vehicle]:
+            for part in parts:
                 count = part.stop - part.start
                 indices[step, place, :count], sizes[step, place] = samples[part], count
                 if epoch.flip is not None:

@@ -1,6 +1,6 @@
 """Many three-layer CNNs that train side by side on one device: the buffers, one step, and a round of steps."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mpt.learning.settings import TrainingSettings
 from mpt.learning.triton_stack import kernels as k
-from mpt.learning.triton_stack.layout import CHANNELS, Layout
+from mpt.learning.triton_stack.layout import CHANNELS, FLAT, Layout
 from mpt.learning.triton_stack.schedule import Schedule
 
 ROWS = 128
@@ -76,27 +76,34 @@ class Stack:
         self.gradients = empty(v, max(self.splits), parameters)
         self.running = empty(v, self.layout.running_starts[-1])
         self.shift = empty(v, self.layout.num_classes)
-        self.step = empty(1, dtype=torch.int32)
+        self.towards = torch.empty_like(self.parameters) if self.settings.prox else self.parameters
+        self.step, self.rate = empty(1, dtype=torch.int32), empty(1)
         self.inputs = [empty(v, b, side, side, self.layout.patch, dtype=self.dtype)]
         self.inputs += [empty(v, b, s, s, c, dtype=self.dtype) for s, c in zip(sides[1:], channels[:2], strict=True)]
         self.maps = [empty(v, b, s, s, c, dtype=self.dtype) for s, c in zip(sides, channels, strict=True)]
         self.back = [torch.empty_like(maps) for maps in self.maps]
         self.above = [torch.empty_like(inputs) for inputs in self.inputs[1:]]
         self.features, self.above_features = empty(v, b, channels[-1]), empty(v, b, channels[-1])
+        if self.layout.embedding:
+            self.flat, self.above_flat = empty(v, b, FLAT, dtype=self.dtype), empty(v, b, FLAT, dtype=self.dtype)
+            self.back_features = empty(v, b, channels[-1], dtype=self.dtype)
         self.partial = [empty(v, triton.cdiv(b * s * s, HALF), 2, c) for s, c in zip(sides, channels, strict=True)]
         self.moments = [empty(v, 2, c) for c in channels]
         self.means = [empty(v, 2, c) for c in channels]
 
     @property
-    def key(self) -> tuple[Layout, TrainingSettings, int]:
+    def key(self) -> "Key":
         """What a stack is made for."""
-        return self.layout, self.settings, self.image_size
+        return key_of(self.layout, self.settings, self.image_size)
 
-    def run(self, images: Tensor, labels: Tensor, schedule: Schedule) -> None:
+    def run(self, images: Tensor, labels: Tensor, schedule: Schedule, lr: float) -> None:
         """Take all steps of `schedule` on images (N, H, W, C) uint8 and labels (N,) int64, on the device."""
         self._take_in(images, labels, schedule)
         self.velocities.zero_()
         self.step.zero_()
+        self.rate.fill_(lr)
+        if self.settings.prox:
+            self.towards.copy_(self.parameters)
         if self.dtype != torch.float32:
             self.copies.copy_(self.parameters)
         for vehicles, steps in schedule.active():
@@ -153,10 +160,10 @@ class Stack:
         self._backward(vehicles)
         count, s = self.layout.starts[-1], self.settings
         k.descend[(triton.cdiv(count, 1024), vehicles)](
-            self.parameters, self.velocities, self.gradients, self.copies,
-            count, self.layout.starts[1], self.splits[0], max(self.splits[1:]), s.lr, s.momentum, s.weight_decay,
-            max(self.splits) * count,
-            COPY=self.dtype != torch.float32, BLOCK=1024,
+            self.parameters, self.velocities, self.gradients, self.copies, self.towards, self.rate,
+            count, self.layout.starts[1], self.layout.starts[7], self.splits[0], max(self.splits[1:]),
+            s.momentum, s.weight_decay, s.prox, max(self.splits) * count,
+            PROX=s.prox > 0, COPY=self.dtype != torch.float32, BLOCK=1024,
         )  # fmt: skip
         k.next_step[(1,)](self.step)
 
@@ -167,6 +174,7 @@ class Stack:
     def _forward(self, vehicles: int) -> None:
         v, b, side = self.capacity, self.settings.batch_size, self.image_size
         starts, count, past = self.layout.starts, self.layout.starts[-1], self.layout.running_starts
+        norm, grid = self.layout.norm, self.layout.grid
         k.patches[(triton.cdiv(b * side * side, ROWS), vehicles)](
             self.images, self.indices, self.flips, self.shifts, self.sizes, self.step, self.inputs[0],
             v, b, H=side, W=side, C=self.layout.in_channels, K=self.layout.patch,
@@ -178,24 +186,63 @@ class Stack:
             k.convolve[(blocks, vehicles)](
                 self.inputs[i], self.copies[:, starts[i] :], self.maps[i], self.partial[i], self.sizes, self.step,
                 v, b, count, H=s, W=s, CI=inputs, CO=outputs, TAPS=taps,
-                BACK=False, STATS=True, PRECISION=self._precision,
+                BACK=False, STATS=norm, PRECISION=self._precision,
                 BLOCK=tiles.rows, num_warps=tiles.warps, num_stages=tiles.stages,
             )  # fmt: skip
-            k.finish_statistics[(vehicles,)](
-                self.partial[i], self.moments[i], self.running[:, past[i] :], self.sizes, self.step,
-                v, blocks, past[-1], HW=s * s, CO=outputs, BLOCK=tiles.rows, MANY=4096 // outputs,
-            )  # fmt: skip
+            if norm:
+                k.finish_statistics[(vehicles,)](
+                    self.partial[i], self.moments[i], self.running[:, past[i] :], self.sizes, self.step,
+                    v, blocks, past[-1], HW=s * s, CO=outputs, BLOCK=tiles.rows, MANY=4096 // outputs,
+                )  # fmt: skip
             affine = self.parameters[:, starts[3 + i] :]
             if i < 2:
                 k.activate_pool[(triton.cdiv(b * s * s // 4, HALF), vehicles)](
                     self.maps[i], self.moments[i], affine, self.inputs[i + 1], self.sizes, self.step,
-                    v, b, count, H=s, W=s, C=outputs, BLOCK=HALF,
+                    v, b, count, H=s, W=s, C=outputs, NORM=norm, BLOCK=HALF,
                 )  # fmt: skip
             else:
-                k.activate_mean[(b, vehicles)](
-                    self.maps[i], self.moments[i], affine, self.features, self.sizes, self.step,
-                    v, b, count, HW=s * s, C=outputs, BLOCK=32,
+                cells = self.flat if self.layout.embedding else self.features
+                k.activate_mean[(b * grid**2, vehicles)](
+                    self.maps[i], self.moments[i], affine, cells, self.sizes, self.step,
+                    v, b, count, H=s, W=s, C=outputs, GRID=grid, NORM=norm, BLOCK=min(32, s * s // grid**2),
                 )  # fmt: skip
+        if self.layout.embedding:
+            self._embed(vehicles)
+
+    def _embed(self, vehicles: int) -> None:
+        """The embedding layer: (V, B, 2048) -> features (V, B, 128)."""
+        b, start, count = self.settings.batch_size, self.layout.starts[7], self.layout.starts[-1]
+        d, rows, deep = CHANNELS[-1], max(16, min(64, triton.next_power_of_2(b))), self._deep
+        k.multiply[(triton.cdiv(b, rows), d // 32, vehicles)](
+            self.flat, self.copies[:, start:], self.parameters[:, start + FLAT * d :], self.features,
+            b * FLAT, FLAT, 1, count, d, 1, b * d, d,
+            M=b, N=d, K=FLAT, ACTIVE=True, PRECISION=self._precision, BLOCK_M=rows, BLOCK_N=32, BLOCK_K=2 * deep,
+        )  # fmt: skip
+
+    def _embed_back(self, vehicles: int) -> None:
+        """Back through it: the gradients of its weight, its bias and what it got."""
+        b, start, count = self.settings.batch_size, self.layout.starts[7], self.layout.starts[-1]
+        d, rows, whole = CHANNELS[-1], max(16, min(64, triton.next_power_of_2(b))), max(self.splits) * count
+        deep, most = self._deep, triton.next_power_of_2(b)
+        k.embedding_back[(vehicles,)](
+            self.features, self.above_features, self.back_features, self.gradients[:, :, start + FLAT * d :],
+            b, whole, D=d, BLOCK=most,
+        )  # fmt: skip
+        k.multiply[(FLAT // 64, d // 64, vehicles)](
+            self.flat, self.back_features, self.parameters, self.gradients[:, :, start:],
+            b * FLAT, 1, FLAT, b * d, d, 1, whole, d,
+            M=FLAT, N=d, K=b, ACTIVE=False, PRECISION=self._precision, BLOCK_M=64, BLOCK_N=64, BLOCK_K=deep,
+        )  # fmt: skip
+        k.multiply[(triton.cdiv(b, rows), FLAT // 64, vehicles)](
+            self.back_features, self.copies[:, start:], self.parameters, self.above_flat,
+            b * d, d, 1, count, 1, d, b * FLAT, FLAT,
+            M=b, N=FLAT, K=d, ACTIVE=False, PRECISION=self._precision, BLOCK_M=rows, BLOCK_N=64, BLOCK_K=deep,
+        )  # fmt: skip
+
+    @property
+    def _deep(self) -> int:
+        """Terms of a product that are taken at a time."""
+        return 32 if self.dtype == torch.float32 else 64
 
     def _backward(self, vehicles: int) -> None:
         v, b, classes = self.capacity, self.settings.batch_size, self.layout.num_classes
@@ -207,22 +254,26 @@ class Stack:
             D=CHANNELS[-1], C=max(16, triton.next_power_of_2(classes)), BLOCK=max(16, triton.next_power_of_2(b)),
             PRECISION="ieee",
         )  # fmt: skip
+        norm, grid = self.layout.norm, self.layout.grid
+        if self.layout.embedding:
+            self._embed_back(vehicles)
         for i in (2, 1, 0):
             s, (taps, inputs, outputs) = self.sides[i], self.layout.shapes[i]
             pool = i < 2
-            above = self.above[i] if pool else self.above_features
+            above = self.above[i] if pool else self.above_flat if self.layout.embedding else self.above_features
             blocks = triton.cdiv(b * s * s // (4 if pool else 1), HALF)
             affine = self.parameters[:, starts[3 + i] :]
             partial = self.partial[i].view(-1)
-            for write in (False, True):
+            for sums, write in ((True, False), (False, True)) if norm else ((True, True),):
                 k.activate_back[(blocks, vehicles)](
                     self.maps[i], self.moments[i], affine, above, partial, self.means[i], self.back[i],
-                    self.sizes, self.step, v, b, count, H=s, W=s, C=outputs, POOL=pool, WRITE=write, BLOCK=HALF,
+                    self.sizes, self.step, v, b, count, H=s, W=s, C=outputs, POOL=pool, GRID=grid,
+                    NORM=norm, WRITE=write, SUMS=sums, BLOCK=HALF,
                 )  # fmt: skip
-                if not write:
+                if sums:
                     k.finish_back[(vehicles,)](
                         partial, self.means[i], self.gradients[:, :, starts[3 + i] :], self.sizes, self.step,
-                        v, blocks, whole, HW=s * s, C=outputs, MANY=4096 // outputs,
+                        v, blocks, whole, HW=s * s, C=outputs, NORM=norm, MANY=4096 // outputs,
                     )  # fmt: skip
             exact = self.dtype == torch.float32
             k.weight_gradient[(taps, self.splits[i], vehicles)](
@@ -238,6 +289,14 @@ class Stack:
                     BACK=True, STATS=False, PRECISION=self._precision,
                     BLOCK=tiles.rows, num_warps=tiles.warps, num_stages=tiles.stages,
                 )  # fmt: skip
+
+
+Key = tuple[Layout, TrainingSettings, int]
+
+
+def key_of(layout: Layout, settings: TrainingSettings, image_size: int) -> Key:
+    """What sets stacks apart: not the learning rate, which a round is told."""
+    return layout, replace(settings, lr=1.0), image_size
 
 
 def bytes_a_vehicle(layout: Layout, settings: TrainingSettings, image_size: int, dtype: torch.dtype) -> int:
