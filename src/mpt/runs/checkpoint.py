@@ -16,7 +16,7 @@ from mpt.federation.state import FederationState
 if TYPE_CHECKING:
     from mpt.runs.tables import Tables
 
-_NAME, _FORMAT = b"MPT checkpoint ", b"3"
+_NAME, _FORMAT = b"MPT checkpoint ", b"4"
 _MAGIC = _NAME + _FORMAT + b"\n"
 _KEPT = 2
 
