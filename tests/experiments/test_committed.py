@@ -11,6 +11,7 @@ pytest.importorskip("torch", reason="mpt.experiments needs torch, which is not i
 
 from mpt.experiments.cells import Cell
 from mpt.runs.config import make_config
+from mpt.runs.reader import read_tables
 
 ARCHIVE = Path(__file__).parents[2] / "results/paper/cells.tar.gz"
 
@@ -30,3 +31,12 @@ def test_committed_cells_have_the_names_that_a_sweep_looks_for():
             )
             assert known["finished"]
             assert f"{key}/metrics.csv" in names
+
+
+@pytest.mark.skipif(not ARCHIVE.exists(), reason="docs/ is not here")
+def test_committed_cells_can_be_read(tmp_path):
+    with tarfile.open(ARCHIVE) as archive:
+        key = archive.getnames()[0].partition("/")[0]
+        archive.extractall(tmp_path, [m for m in archive if m.name.startswith(f"{key}/")], filter="data")
+    tables = read_tables(tmp_path / key)
+    assert any(record["drift"] is not None for record in tables.diagnostics)

@@ -78,6 +78,7 @@ def without_seconds(row):
         sent,
         row.notes,
         row.drift,
+        row.step,
     )
 
 
@@ -213,6 +214,71 @@ def test_the_feature_space_drifts_from_the_departure_on(dataset, rows_of_all):
     still = run(dataset, replace(PLAN, methods=("mpt",)), trainer=Spy())
     assert still[2].drift.rare == pytest.approx(0, abs=1e-6)
     assert still[2].drift.references == pytest.approx(0, abs=1e-3)
+
+
+def test_the_step_is_from_the_evaluated_round_before_by_the_vehicles_that_stay(dataset):
+    """Beside the definition, written out: means over samples, their pooled covariance, a solved system."""
+    found = {}
+
+    def record(number, seen):
+        view = seen["held-out"]
+        held = {v: (view.features.vehicle(v), dataset.train.labels[federation.partition.indices[v]]) for v in view.here}
+        found[number] = held, view.features.rare_mean
+
+    plan = replace(PLAN, methods=("fedavg", "frozen"), rounds=5, eval_every=3)
+    federation = Federation(dataset, plan, torch.device("cpu"), record=record)
+    state, rows = federation.start(), []
+    for _ in range(plan.rounds):
+        state, some = federation.advance(state)
+        rows += some
+    steps = {row.round: row.step for row in rows if row.method == "frozen"}
+    assert list(steps) == list(found) == [2, 3, 5]
+    assert steps[2] is None
+    assert [steps[number].rounds for number in (3, 5)] == [1, 2]
+    assert all(row.step is None for row in rows if row.method == "fedavg")
+    for before, now in ((2, 3), (3, 5)):
+        references, rare = way_between(found[before], found[now])
+        assert steps[now].references == pytest.approx(references, rel=1e-3)
+        assert steps[now].rare == pytest.approx(rare, rel=1e-3)
+    drift = next(row.drift for row in rows if (row.method, row.round) == ("frozen", 3))
+    assert (steps[3].references, steps[3].rare) == (drift.references, drift.rare)
+
+
+def way_between(before, now):
+    (held, rare), (held_now, rare_now) = before, now
+    features, labels = (np.concatenate(parts) for parts in zip(*held_now.values(), strict=True))
+    others = [c for c in range(8) if c != TRUCK]
+    centred = np.concatenate([features[labels == c] - features[labels == c].mean(axis=0) for c in others])
+    covariance = centred.T @ centred / (len(centred) - len(others))
+    d = len(covariance)
+    covariance = covariance + PLAN.cov_ridge * np.trace(covariance) / d * np.eye(d)
+
+    def mean(held, c):
+        return np.concatenate([rows[y == c] for v, (rows, y) in held.items() if v != OWNER]).mean(axis=0)
+
+    def length(gap):
+        return np.sqrt(gap @ np.linalg.solve(covariance, gap))
+
+    return np.mean([length(mean(held, c) - mean(held_now, c)) for c in others]), length(rare - rare_now)
+
+
+def test_there_are_steps_before_the_departure_and_none_where_nothing_is_trained(dataset):
+    moving = run(dataset, replace(PLAN, methods=("mpt",), rounds=4, depart_at=3))
+    assert [row.step is None for row in moving] == [True, False, False, False]
+    assert all(min(row.step.references, row.step.rare) > 0.1 for row in moving[1:])
+    assert [row.drift is None for row in moving] == [True, True, False, False]
+    still = run(dataset, replace(PLAN, methods=("mpt",), rounds=4, depart_at=3), trainer=Spy())
+    for row in still[1:]:
+        assert row.step.references == pytest.approx(0, abs=1e-3)
+        assert row.step.rare == pytest.approx(0, abs=1e-6)
+
+
+def test_where_nobody_but_the_departing_vehicle_is_there_the_references_have_no_step(dataset):
+    plan = replace(PLAN, methods=("frozen",), events="join 0 at 2, join 1 at 2, join 2 at 2")
+    _, second, third = run(dataset, plan)
+    assert np.isnan(second.step.references)
+    assert second.step.rare > 0.1
+    assert third.step.references > 0.1
 
 
 def test_mpt_notes_how_the_prototype_was_put_together(rows_of_all):

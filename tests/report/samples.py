@@ -49,7 +49,8 @@ ERRORS = ("prototype_distance", "in_span_error", "out_of_span_error")
 COSTS = ("messages", "bytes_up", "bytes_down", "readout_bytes_up", "readout_bytes_down")
 METRICS = (*KEY, "class", "departed", *SCORES, *ERRORS, *COSTS, "vehicle_seconds", "server_seconds")
 NORMS = ("in_span_norm", "predicted_norm", "measured_norm", "residual_norm")
-NOTES = ("alpha", "growth", "noise", "remaining", *NORMS, "drift", "rare_drift")
+STEPS = ("step_references", "step_rare", "step_rounds")
+NOTES = ("alpha", "growth", "noise", "remaining", *NORMS, "drift", "rare_drift", *STEPS)
 DIAGNOSTICS = ("seed", "round", "method", "class", *NOTES)
 CONFUSION = (*KEY, "label", "predicted", "count")
 NOTHING = ("",) * len((*SCORES[3:], *ERRORS, *COSTS, "vehicle_seconds", "server_seconds"))  # of classes that stay
@@ -136,12 +137,13 @@ def write_run(
                             for i, j in zip(*np.nonzero(table), strict=True)
                         ]
             space = [float(v * (1 - np.exp(-max(0, number - depart_at) / 30))) for v in (1.4, 2.3)]
-            diagnostics.append((seed, number, "", classes[rare], *[""] * 8, *space))
+            step = [""] * 3 if number == every[0] else [0.3, 0.5, number - every[every.index(number) - 1]]
+            diagnostics.append((seed, number, "", classes[rare], *[""] * 8, *space, *step))
             for method in methods:
                 if method in ("mpt", "mpt-lite") and number > depart_at:
                     alpha = 0.3 if method == "mpt" else 0.18
                     values = (alpha + float(rng.normal(0, 0.02)), 1.0, 0.1, 6, 1.0, 0.5, 0.6, 0.5)
-                    diagnostics.append((seed, number, method, classes[rare], *values, *space))
+                    diagnostics.append((seed, number, method, classes[rare], *values, *space, *[""] * 3))
     write(folder / "metrics.csv", METRICS, metrics)
     write(folder / "diagnostics.csv", DIAGNOSTICS, diagnostics)
     write(folder / "confusion.csv", CONFUSION, confusion)

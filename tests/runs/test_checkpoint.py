@@ -40,9 +40,9 @@ def test_one_of_another_format_is_said_and_not_used(tmp_path):
     save(folder, checkpoint(1))
     save(folder, checkpoint(2))
     path = folder / "0000-000002.checkpoint"
-    path.write_bytes(path.read_bytes().replace(b"MPT checkpoint 3\n", b"MPT checkpoint 2\n", 1))
+    path.write_bytes(path.read_bytes().replace(b"MPT checkpoint 4\n", b"MPT checkpoint 3\n", 1))
     assert load(folder, "key", device="cpu", say=said.append).round == 1
-    assert said == [f"{path} cannot be used (it has format 2, should be 3), so the run resumes from before it"]
+    assert said == [f"{path} cannot be used (it has format 3, should be 4), so the run resumes from before it"]
 
 
 def test_what_cannot_be_pickled_leaves_the_last_one_there(tmp_path):

@@ -83,7 +83,7 @@ def replayed(folder, label="truck", number=20):
     other = (*key, "car", 0, *scores, *[""] * 13)
     gone = (0, number, "gone", *line[3:])
     write(path / "metrics.csv", METRICS, [line, other, gone])
-    write(path / "diagnostics.csv", DIAGNOSTICS, [(0, number, "mine", "truck", "0.5", *[""] * 9)])
+    write(path / "diagnostics.csv", DIAGNOSTICS, [(0, number, "mine", "truck", "0.5", *[""] * 12)])
     write(path / "confusion.csv", CONFUSION, [(*key, label, "car", 3)])
     (path / "methods.json").write_text('{"mine": {"training": "continued"}}')
 

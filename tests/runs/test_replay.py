@@ -49,7 +49,7 @@ def numbers(row):
     scores = {name: np.asarray(value).tolist() for name, value in vars(row.scores).items()}
     sent = [(c.bytes_up, c.bytes_down, c.messages) for c in (row.cost, row.readout_cost)]
     what = row.seed, row.round, row.method, row.readout, row.departing, row.gone
-    return what, scores, row.prototype_distance, row.span_errors, sent, row.notes, row.drift
+    return what, scores, row.prototype_distance, row.span_errors, sent, row.notes, row.drift, row.step
 
 
 @pytest.fixture(scope="module")

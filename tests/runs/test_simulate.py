@@ -152,6 +152,9 @@ def test_diagnostics_have_a_row_a_round_and_one_a_method_that_notes(whole):
     space = first[first["method"] == ""]
     assert space["drift"].iloc[0] == pytest.approx(0, abs=1e-5)
     assert (space["drift"].iloc[1:] > 0).all()
+    assert space["step_rounds"].isna().tolist() == [True, False, False]
+    assert space["step_rounds"].iloc[1:].tolist() == [2, 2]
+    assert (space[["step_references", "step_rare"]].iloc[1:] > 0).all(axis=None)
     assert first[first["method"] == "mpt"]["remaining"].tolist() == [2, 2]
     assert first[first["method"] == "mine"]["step"].tolist() == [1, 2]
     assert frame["alpha"].notna().sum() == 4

@@ -1,3 +1,5 @@
+import csv
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -5,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra sim is not installed")
 
-from mpt.federation.measurement import Drift, Measurement
+from mpt.federation.measurement import Drift, Measurement, Step
 from mpt.federation.metrics import score
 from mpt.methods import Cost
 from mpt.runs.errors import RunError
@@ -32,6 +34,7 @@ def measured(number=20, method="mpt", **other):
         {"alpha": 0.25, "remaining": 4.0, "odd one": -1.5},
         Drift(1.25, 0.5),
         (3.0, 4.0),
+        step=Step(0.75, 0.25, 5),
     )
     return replace(row, **other)
 
@@ -45,6 +48,7 @@ def test_the_columns_of_each_table():
 def test_what_is_written_is_read_again_the_same(tmp_path):
     noted = {"seed": 0, "round": 3, "method": "mine", "class": "truck", "alpha": 0.25, "remaining": 4, "odd one": -1.5}
     drift = {"seed": 0, "round": 3, "method": "", "class": "truck", "drift": 1.25, "rare_drift": 0.0}
+    drift |= {"step_references": 0.5, "step_rare": 2.0, "step_rounds": 5}
     tables = Tables(diagnostics=(drift, noted))
     tables.write(tmp_path)
     again = Tables.read(tmp_path)
@@ -52,9 +56,9 @@ def test_what_is_written_is_read_again_the_same(tmp_path):
     again.write(tmp_path / "..")
     assert (tmp_path / ".." / "diagnostics.csv").read_bytes() == (tmp_path / "diagnostics.csv").read_bytes()
     header, first, second = (tmp_path / "diagnostics.csv").read_text().splitlines()
-    assert header.endswith("drift,rare_drift,odd one")
-    assert first == "0,3,,truck,,,,,,,,,1.250000,0.000000,"
-    assert second == "0,3,mine,truck,0.250000,,,4,,,,,,,-1.500000"
+    assert header.endswith("drift,rare_drift,step_references,step_rare,step_rounds,odd one")
+    assert first == "0,3,,truck,,,,,,,,,1.250000,0.000000,0.500000,2.000000,5,"
+    assert second == "0,3,mine,truck,0.250000,,,4,,,,,,,,,,-1.500000"
     frame = again.frame("diagnostics")
     assert frame["remaining"].dtype == "Int64"
     assert frame["alpha"].isna().tolist() == [True, False]
@@ -129,6 +133,23 @@ def test_notes_are_once_a_method_and_the_drift_once_a_round():
     assert noted["remaining"] == 4
     assert isinstance(noted["remaining"], int)
     assert noted["drift"] is None
+    assert [space[c] for c in ("step_references", "step_rare", "step_rounds")] == [0.75, 0.25, 5]
+    assert noted["step_rounds"] is None
+    without = measured(step=Step(math.nan, 0.25, 1))
+    assert tables_of([without], (), CLASSES).diagnostics[0]["step_references"] is None
+
+
+def test_a_file_from_before_the_steps_is_read_without_them(tmp_path):
+    tables_of([measured()], (), CLASSES).write(tmp_path)
+    path = tmp_path / "diagnostics.csv"
+    header, *lines = csv.reader(path.read_text().splitlines())
+    kept = [i for i, column in enumerate(header) if not column.startswith("step_")]
+    path.write_text("".join(",".join(line[i] for i in kept) + "\n" for line in (header, *lines)))
+    space, _ = Tables.read(tmp_path).diagnostics
+    assert (space["drift"], space["step_references"], space["step_rare"], space["step_rounds"]) == (1.25, *[None] * 3)
+    path.write_text(path.read_text().replace("drift", "shift"))
+    with pytest.raises(RunError, match="there is no column drift"):
+        Tables.read(tmp_path)
 
 
 def test_some_methods_and_seeds():

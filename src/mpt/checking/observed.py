@@ -13,6 +13,7 @@ from mpt.checking.world import PLAN, World
 from mpt.core import CrossStatistics
 from mpt.core.cross import StaticPart
 from mpt.core.validation import Floats, Ints
+from mpt.federation.measurement import Anchors
 from mpt.federation.scoring import evaluate
 from mpt.federation.state import FederationState
 from mpt.federation.stored import predictions
@@ -132,14 +133,14 @@ def observe(make: Make, world: World, *, isolated: bool = False, resumed: bool =
     Raises:
         Exception: what the method raises.
     """
-    seen, method, states, anchor, before = Observation(), make(), dict[str, Any](), None, None
+    seen, method, states, anchors, before = Observation(), make(), dict[str, Any](), Anchors(), None
     for number in range(1, PLAN.rounds + 1):
         stored = world.features(number)
         before = stored if number == PLAN.depart_at else before
         training = method.training
         mine = views(world.presence, number, {training: stored}, {} if before is None else {training: before})
         watched: Any = Observed(make, method, seen, partial(getattr, stored, "test"), isolated)
-        _, states, anchor = evaluate(PLAN, number, [watched], mine, states, anchor)
+        _, states, anchors = evaluate(PLAN, number, [watched], mine, states, anchors)
         if resumed:
             states, method = _written_and_read(number, states), make()
     return seen

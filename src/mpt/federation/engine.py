@@ -16,7 +16,7 @@ from mpt.federation.background import Background, precisely
 from mpt.federation.features import Features
 from mpt.federation.grouped import Groups, chunks, group
 from mpt.federation.jobs import Job, Trainer, participants, train_plain
-from mpt.federation.measurement import Anchor, Measurement
+from mpt.federation.measurement import Anchors, Measurement
 from mpt.federation.partition import Partition, PartitionRequest, make_partition
 from mpt.federation.plan import Plan
 from mpt.federation.presence import Presence
@@ -294,9 +294,9 @@ class Federation:
         number, models = state.round + 1, self.trained(state, trained).models
         earlier = models if number == self.plan.depart_at else state.earlier
         if not self.plan.evaluates(number):
-            return FederationState(number, models, earlier, state.method_states, state.anchor), []
-        rows, states, anchor = self.read_out(number, models, earlier, state.method_states, state.anchor)
-        return FederationState(number, models, earlier, states, anchor), rows
+            return FederationState(number, models, earlier, state.method_states, state.anchors), []
+        rows, states, anchors = self.read_out(number, models, earlier, state.method_states, state.anchors)
+        return FederationState(number, models, earlier, states, anchors), rows
 
     def read_out(
         self,
@@ -304,13 +304,13 @@ class Federation:
         models: Mapping[str, Model],
         earlier: Mapping[str, Model],
         states: Mapping[str, Any],
-        anchor: Anchor | None,
-    ) -> tuple[list[Measurement], dict[str, Any], Anchor | None]:
+        anchors: Anchors,
+    ) -> tuple[list[Measurement], dict[str, Any], Anchors]:
         """The rows of an evaluated round, given its models and those of the departure; with what goes on from them."""
         seen = self._seen(number, models, earlier)
         if self.record is not None:
             self.record(number, seen)
-        return evaluate(self.plan, number, self.methods, seen, states, anchor)
+        return evaluate(self.plan, number, self.methods, seen, states, anchors)
 
     def participants(self, training: str, number: int) -> tuple[int, ...]:
         """The vehicles that train in this round."""

@@ -20,19 +20,45 @@ class Drift:
     rare: float
 
 
-@dataclass(frozen=True, eq=False)
-class Anchor:
-    """Where the held-out training's prototypes were at departure.
+@dataclass(frozen=True)
+class Step(Drift):
+    """The same since the evaluated round before this one; `references` is NaN where there are no such classes.
 
     Attributes:
+        rounds: how many rounds lie between the two.
+    """
+
+    rounds: int
+
+
+@dataclass(frozen=True, eq=False)
+class Anchor:
+    """Where the held-out training's prototypes were in an evaluated round.
+
+    Attributes:
+        round: its number.
         classes: (K,), the reference classes.
-        prototypes: (K, d), theirs, over the vehicles that stay.
+        prototypes: (K, d), theirs, over the vehicles that stay when the class departs.
         rare: (d,), oracle-train's.
     """
 
+    round: int
     classes: Ints
     prototypes: Floats
     rare: Floats
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """What the way of the held-out training's prototypes is measured from.
+
+    Attributes:
+        departure: where they were then; None before it.
+        previous: where they were in the latest evaluated round; None before the first.
+    """
+
+    departure: Anchor | None = None
+    previous: Anchor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +77,8 @@ class Measurement:
         span_errors: Euclidean lengths of what lies inside and outside the current reference span of the way from
             oracle-train's prototype to the method's; None where a method has no prototype.
         applied: the readout itself, in the round of the departure and in the last, to be kept with the run's models.
+        step: of the held-out training since the evaluated round before, before the departure too; None in the first
+            one, and for methods that read another training.
     """
 
     seed: int
@@ -67,6 +95,7 @@ class Measurement:
     drift: Drift | None
     span_errors: tuple[float, float] | None = None
     applied: Readout | None = None
+    step: Step | None = None
 
     @property
     def f1(self) -> float:

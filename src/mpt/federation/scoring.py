@@ -13,7 +13,7 @@ from mpt.base.extensions import own_code
 from mpt.core.validation import Floats
 from mpt.core.value import Value
 from mpt.federation.background import few_threads
-from mpt.federation.measurement import Anchor, Drift, Measurement
+from mpt.federation.measurement import Anchors, Drift, Measurement, Step
 from mpt.federation.metrics import Scores, score
 from mpt.federation.plan import Plan
 from mpt.federation.readouts import OWN, find_readouts, needs_covariance
@@ -29,25 +29,28 @@ def evaluate(
     methods: Sequence[Method],
     seen: Mapping[str, ServerView],
     states: Mapping[str, Any],
-    anchor: Anchor | None,
-) -> tuple[list[Measurement], dict[str, Any], Anchor | None]:
-    """The rows of a round in the order of the methods, their states from now on, and the anchor from now on."""
+    anchors: Anchors,
+) -> tuple[list[Measurement], dict[str, Any], Anchors]:
+    """The rows of a round in the order of the methods, their states from now on, and the anchors from now on."""
     unscored, states, held_out = list[Unscored](), dict(states), seen.get("held-out")
+    drift = step = None
     with few_threads(next(iter(seen.values())).features.head[0].shape[1]):
         scorer = MethodScorer(plan, number)
-        if held_out is not None and number == plan.depart_at:
-            anchor = held_out.anchor()
-        drift = None if held_out is None or anchor is None else held_out.drift(anchor)
+        if held_out is not None:
+            here = held_out.anchor()
+            step = None if anchors.previous is None else held_out.step(anchors.previous)
+            anchors = Anchors(here if number == plan.depart_at else anchors.departure, here)
+            drift = None if anchors.departure is None else held_out.drift(anchors.departure)
         for method in methods:
             if Traits.of(method).slow and not plan.evaluates(number, slow=True):
                 continue
-            mine = drift if method.training == "held-out" else None
-            unscored.extend(scorer.rows(method, seen[method.training], states, mine))
+            mine = (drift, step) if method.training == "held-out" else (None, None)
+            unscored.extend(scorer.rows(method, seen[method.training], states, *mine))
         confusions = {
             one: iter(one.features.confusions([u.readout for u in unscored if u.seen is one])) for one in seen.values()
         }
     rows = [u.row(score(next(confusions[u.seen]), (plan.rare,))) for u in unscored]
-    return rows, states, anchor
+    return rows, states, anchors
 
 
 class Unscored(NamedTuple):
@@ -65,7 +68,9 @@ class MethodScorer:
     plan: Plan
     number: int
 
-    def rows(self, method: Method, seen: ServerView, states: dict[str, Any], drift: Drift | None) -> list[Unscored]:
+    def rows(
+        self, method: Method, seen: ServerView, states: dict[str, Any], drift: Drift | None, step: Step | None
+    ) -> list[Unscored]:
         """The method's rows, one a readout; what it keeps is put into `states`."""
         cost = Cost()
         channel = seen.exchange.channel(cost)
@@ -95,6 +100,7 @@ class MethodScorer:
                 readout_cost=Cost() if name == OWN else self._readout_cost(name, context, channel),
                 notes=dict(context.notes),
                 drift=drift,
+                step=step,
                 span_errors=errors,
                 applied=readout if self.number in (self.plan.depart_at, self.plan.rounds) else None,
             )

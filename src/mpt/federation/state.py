@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from mpt.federation.measurement import Anchor
+from mpt.federation.measurement import Anchors
 from mpt.learning.losses import Loss
 
 
@@ -48,14 +48,14 @@ class FederationState:
         models: each training's global model.
         earlier: those in the round of the departure; empty before it.
         method_states: what the server keeps for each method, by its name.
-        anchor: where the held-out training's prototypes were at departure; None before it.
+        anchors: where the held-out training's prototypes were, at departure and in the latest evaluated round.
     """
 
     round: int
     models: dict[str, Model]
     earlier: dict[str, Model] = field(default_factory=dict)
     method_states: dict[str, Any] = field(default_factory=dict)
-    anchor: Anchor | None = None
+    anchors: Anchors = field(default_factory=Anchors)
 
 
 class JobKey(NamedTuple):

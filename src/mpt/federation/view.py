@@ -10,7 +10,7 @@ from mpt.core import ClassStatistics, NearestClassMean
 from mpt.core.equations import outside, span_basis
 from mpt.core.validation import Floats
 from mpt.federation.features import Embedding
-from mpt.federation.measurement import Anchor, Drift
+from mpt.federation.measurement import Anchor, Drift, Step
 from mpt.federation.plan import Plan
 from mpt.federation.presence import Presence
 from mpt.federation.readouts import Mahalanobis, find_readouts, needs_covariance
@@ -55,9 +55,10 @@ class ServerView:
         here: tuple[int, ...],
         leaving: tuple[int, ...],
         held_out: tuple[int, ...],
+        owner: int,
     ) -> None:
         self.plan, self.number, self.features = plan, number, features
-        self.here, self.held_out = here, held_out
+        self.here, self.held_out, self.owner = here, held_out, owner
         self.exchange = Exchange(_Locals(features, before, here), frozenset(leaving))
         self._fitted: dict[str, Readout] = {}
 
@@ -74,6 +75,25 @@ class ServerView:
         context = self.context(self.exchange.channel(Cost()))
         stats: ClassStatistics = context.report(context.request(), staying=True)
         return stats
+
+    @cached_property
+    def prototypes(self) -> Floats:
+        """(C, d): of the reference classes, over the vehicles that stay, before the departure without its vehicle too.
+
+        Rows of NaN for the rare class and for those that none of these vehicles has.
+        """
+        leaving = self.exchange.leaving
+        means = self.stats.means
+        if self.owner not in self.here or self.owner in leaving:
+            means = self.staying.means
+        elif stay := [v for v in self.here if v not in leaving and v != self.owner]:
+            request = self.context(self.exchange.channel(Cost())).request(scatter=False)
+            answers = (request.read(self.exchange.locals[v].answer(request)) for v in stay)
+            means = ClassStatistics.merge(answers).means
+        else:
+            means[:] = np.nan
+        means[self.plan.rare] = np.nan
+        return means
 
     @cached_property
     def covariance(self) -> Floats:
@@ -130,17 +150,23 @@ class ServerView:
         return float(np.linalg.norm(gap - beyond)), float(np.linalg.norm(beyond))
 
     def anchor(self) -> Anchor:
-        """In the round of the departure: where the prototypes are."""
-        classes = self.staying.reference_classes
-        return Anchor(classes, self.staying.means[classes], self.oracle("train"))
+        """Where the prototypes are in this round."""
+        classes = np.flatnonzero(np.isfinite(self.prototypes).all(axis=1))
+        return Anchor(self.number, classes, self.prototypes[classes], self.oracle("train"))
 
     def drift(self, anchor: Anchor) -> Drift:
         """From there to here; reference classes that nobody has any more do not count."""
-        means = self.staying.means
+        means, moved = self.prototypes, np.nan
         there = np.isfinite(means[anchor.classes]).all(axis=1)
-        current = self.mahalanobis(means[anchor.classes[there]])
-        moved = current.distances(anchor.prototypes[there]).diagonal()
-        return Drift(float(moved.mean()), float(self.truth.distances(anchor.rare[None])[0, 0]))
+        if there.any():
+            current = self.mahalanobis(means[anchor.classes[there]])
+            moved = float(current.distances(anchor.prototypes[there]).diagonal().mean())
+        return Drift(moved, float(self.truth.distances(anchor.rare[None])[0, 0]))
+
+    def step(self, previous: Anchor) -> Step:
+        """From the evaluated round before this one to here."""
+        way = self.drift(previous)
+        return Step(way.references, way.rare, self.number - previous.round)
 
     def context(self, channel: Channel) -> RoundContext:
         """The round for one method."""
@@ -174,6 +200,7 @@ def views(
         key = (mine, here, leaving, presence.gone(training, number))
         if key not in seen:
             held_out = (presence.plan.rare,) if presence.holds_out(training, number) else ()
-            seen[key] = ServerView(presence.plan, number, mine, before.get(training), here, leaving, held_out)
+            then = before.get(training)
+            seen[key] = ServerView(presence.plan, number, mine, then, here, leaving, held_out, presence.owner)
         result[training] = seen[key]
     return result

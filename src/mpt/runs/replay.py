@@ -21,7 +21,7 @@ from mpt.data import Dataset, load
 from mpt.data.registry import DATASETS
 from mpt.federation.engine import Federation
 from mpt.federation.features import Embedding
-from mpt.federation.measurement import Anchor, Measurement
+from mpt.federation.measurement import Anchors, Measurement
 from mpt.federation.partition import PARTITIONS
 from mpt.federation.plan import Plan
 from mpt.federation.presence import Presence
@@ -188,19 +188,21 @@ def recorded_rounds(record: Record, plan: Plan, methods: Sequence[Method]) -> It
     presence = Presence(plan, tuple(samples.labels), samples.owner)
     before: dict[str, Embedding] = {}
     states: dict[str, Any] = {}
-    anchor: Anchor | None = None
+    anchors = Anchors()
     for number in filter(plan.evaluates, range(1, plan.rounds + 1)):
         current: dict[str, Embedding] = dict(record.round(plan.seed, number, samples))
         _check_trainings(methods, current, record.path)
         if number == plan.depart_at:
             before = current
         seen = views(presence, number, current, before)
-        rows, states, anchor = evaluate(plan, number, methods, seen, states, anchor)
+        rows, states, anchors = evaluate(plan, number, methods, seen, states, anchors)
         yield rows
 
 
 def modelled_rounds(kept: ModelFolder, federation: Federation) -> Iterator[list[Measurement]]:
     """The rows of the departure's round and of the last, from the models of these rounds.
+
+    They have no step: the evaluated round before is not there.
 
     Raises:
         RunError: a model is not there.
@@ -208,7 +210,7 @@ def modelled_rounds(kept: ModelFolder, federation: Federation) -> Iterator[list[
     """
     plan, earlier = federation.plan, dict[str, Model]()
     states: dict[str, Any] = {}
-    anchor: Anchor | None = None
+    anchors = Anchors()
     for number in (plan.depart_at, plan.rounds):
         found = kept.read(plan.seed, number).models
         _check_trainings(federation.methods, found, kept.path)
@@ -219,7 +221,7 @@ def modelled_rounds(kept: ModelFolder, federation: Federation) -> Iterator[list[
             for t in federation.trainings
         }
         earlier = models if number == plan.depart_at else earlier
-        rows, states, anchor = federation.read_out(number, models, earlier, states, anchor)
+        rows, states, anchors = federation.read_out(number, models, earlier, states, replace(anchors, previous=None))
         yield rows
 
 

@@ -74,11 +74,17 @@ COLUMNS: dict[str, dict[str, Column]] = {
         "residual_norm": _ANY_OR_NONE,
         "drift": _ANY_OR_NONE,
         "rare_drift": _ANY_OR_NONE,
+        "step_references": _ANY_OR_NONE,
+        "step_rare": _ANY_OR_NONE,
+        "step_rounds": Column(int, may_be_empty=True, least=1),
     },
     "confusion": {**_WHAT, "label": Column(str), "predicted": Column(str), "count": Column(int)},
 }
 """What each file of a run's folder has; `diagnostics` gets a column more for whatever else a method notes."""
 
+
+_LATER = ("step_references", "step_rare", "step_rounds")
+"""Columns that files written before they were there may lack."""
 
 _NOTED = {"expected_error": _NUMBER_OR_NONE, "verdict": Column(float, 2.0, True)}
 """What methods of the MPT family note of themselves."""
@@ -90,7 +96,7 @@ class Tables:
 
     Attributes:
         metrics: one record a seed, evaluated round, method, readout and class.
-        diagnostics: what methods noted, and one record a round, without a method, with the drift.
+        diagnostics: what methods noted, and one record a round, without a method, with the drift and the step.
         confusion: test samples by label and prediction, in the round of the departure and the last.
     """
 
@@ -223,6 +229,10 @@ def _diagnostics(rows: Sequence[Measurement], classes: Sequence[str]) -> Iterato
     drift = next((row.drift for row in rows if row.drift is not None), None)
     if drift is not None:
         space |= {"drift": _rounded(drift.references), "rare_drift": _rounded(drift.rare)}
+    step = next((row.step for row in rows if row.step is not None), None)
+    if step is not None:
+        space |= {"step_references": _rounded(step.references), "step_rare": _rounded(step.rare)}
+        space["step_rounds"] = step.rounds
     yield space
     told = set()
     for row in rows:
@@ -246,8 +256,8 @@ def _cell(value: Any) -> str:
 
 def _read(path: Path, name: str, check: LineCheck | None) -> Iterator[Row]:
     columns = COLUMNS[name]
-    for line in read_lines(path, list(columns)):
-        record = {column: _value(line, column, kind) for column, kind in columns.items()}
+    for line in read_lines(path, [column for column in columns if column not in _LATER]):
+        record = {c: _value(line, c, kind) if c in line.cells else None for c, kind in columns.items()}
         if name == "diagnostics":
             noted = {c: _value(line, c, _NOTED.get(c, _ANY_OR_NONE)) for c in line.cells if c not in columns}
             record |= {column: value for column, value in noted.items() if value is not None}
