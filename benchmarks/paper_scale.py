@@ -29,8 +29,8 @@ from mpt.experiments.plans import PAPER, SCALES
 from mpt.experiments.reproduce import reproduce
 
 SETS = {
-    "nuimages": ("cifar10", "truck,cat,automobile"),
-    "car1000-coarse": ("cars-bodytype", "van,pickup"),
+    "nuimages": ("cifar10", "truck,cat,automobile/bird,deer,ship"),
+    "car1000-coarse": ("cars-bodytype", "van,pickup/coupe"),
     "car1000-fine": ("cars-sedansize", "subcompact"),
 }
 KEPT = ("config.toml", "manifest.json", "metrics.csv", "diagnostics.csv", "confusion.csv")
@@ -84,6 +84,7 @@ def main() -> None:
     parser.add_argument("--fractions", type=float, nargs="+", help="of table 3, where not all of them can be run")
     parser.add_argument("--backbones", nargs="+", help="likewise", choices=sorted(PAPER.backbones))
     parser.add_argument("--seconds", type=float)
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the GPU")
     parser.add_argument("--show", action="store_true")
     args = parser.parse_args()
     for name, _ in SETS.values():
@@ -116,7 +117,7 @@ def main() -> None:
                 scale="paper",
                 data=sources(args.folder, Path(place)),
                 seeds=args.seeds,
-                jobs=1,
+                jobs=args.jobs,
                 compute=not args.show,
                 seconds=args.seconds,
                 console=Console(width=150),

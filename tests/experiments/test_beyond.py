@@ -14,12 +14,13 @@ pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.experiments.beyond import COLUMNS, beyond, beyond_wanted, within
 from mpt.experiments.cells import CellStore
-from mpt.experiments.exhibits import EXHIBITS, command, made, table2_wanted
+from mpt.experiments.exhibits import EXHIBITS, command, made
 from mpt.experiments.figures import looks
 from mpt.experiments.plans import LIKE_FOR_LIKE, METHODS_OF, PAPER, QUICK, CellSpec, Grid
 from mpt.experiments.results import CellOutcome, Results
 from mpt.experiments.sets import parse_sources
 from mpt.experiments.table import number
+from mpt.experiments.tables import table2_wanted
 from mpt.runs.config import ConfigError
 from mpt.runs.tables import Tables
 

@@ -21,11 +21,12 @@ from mpt.experiments import plans
 from mpt.experiments.beyond import within
 from mpt.experiments.cells import CellStore
 from mpt.experiments.claims import CLAIMS
-from mpt.experiments.exhibits import EXHIBITS, table2_wanted
+from mpt.experiments.exhibits import EXHIBITS
 from mpt.experiments.plans import PAPER, QUICK, CellSpec, Grid, Scale
 from mpt.experiments.reproduce import in_order, reproduce
 from mpt.experiments.results import Results
 from mpt.experiments.sets import SETS, parse_sources
+from mpt.experiments.tables import table2_wanted
 from mpt.report.health import stated
 from mpt.runs.config import ConfigError
 from mpt.runs.reader import read_run

@@ -7,11 +7,11 @@ from typing import Literal
 import numpy as np
 
 from mpt.experiments import figures
-from mpt.experiments.exhibits import departure_wanted, table2_wanted, table3_wanted
 from mpt.experiments.paper import LABELS
 from mpt.experiments.plans import CellSpec
 from mpt.experiments.results import CellOutcome, Results
 from mpt.experiments.table import Entry, Table, TableRow, number
+from mpt.experiments.tables import departure_wanted, table2_wanted, table3_wanted
 from mpt.runs.summary import over
 
 ClaimStatus = Literal["agrees", "agrees so far", "does not", "in part", "not run"]

@@ -12,7 +12,7 @@ from mpt.experiments.sets import SetName, Source, loaded
 from mpt.methods import find_methods
 from mpt.runs.config import ConfigError, make_config
 
-Study = Literal["main", "preliminary", "loss", "departure", "beyond", "own"]
+Study = Literal["main", "preliminary", "loss", "departure", "beyond", "own", "regimes"]
 FURTHER = ("mpt-x",)
 """Methods beyond the paper that get a row of their own, from cells of their own: the study "beyond"."""
 
@@ -22,6 +22,9 @@ TABLE = ("ccvr", "icarl", "sdc", "ldc", "frozen", "mpt-lite", "mpt", *FURTHER, "
 LIKE_FOR_LIKE = ("mpt-x:in-place", "mpt:outward", "oracle-train:outward")
 """MPT-X without Eq. (X10), and MPT and oracle-train with it."""
 
+FIRST_SEED = 10
+"""Of the grid of regimes: seeds that nothing had been looked at with before."""
+
 PARTS = ("mpt:in-span", "mpt:stored-residual", "mpt:predicted", "mpt:measured", "mpt:trained")
 METHODS_OF: dict[str, tuple[str, ...]] = {
     "main": ("fedavg", *(m for m in TABLE if m not in FURTHER), "ldc:all", "remaining-mean", "oracle-train"),
@@ -29,7 +32,40 @@ METHODS_OF: dict[str, tuple[str, ...]] = {
     "loss": ("live", "remaining-mean"),
     "departure": ("frozen", "remaining-mean", "mpt", "mpt-lite", "oracle-train"),
     "beyond": (*FURTHER, "mpt", "ldc:all", "remaining-mean", "frozen", "oracle-train", *LIKE_FOR_LIKE),
+    "regimes": (
+        *TABLE, "ldc:all", "remaining-mean", "mean-shift", "dpcr", "dpcr:ncm", "stop-at-departure", "oracle-train",
+    ),
+}  # fmt: skip
+
+EMBEDDING = {"backbone": "cnn3-embedding"}
+REGIMES: dict[str, dict[str, Any]] = {
+    "cnn3": {},
+    "cnn3, no momentum": {"momentum": 0.0},
+    "cnn3, lr .001": {"lr": 0.001},
+    "cnn3, crop-flip": {"augment": "crop-flip"},
+    "cnn3, 8 steps": {"local_steps": 8},
+    "cnn3, cosine": {"schedule": "cosine"},
+    "cnn3, FedProx .1": {"prox": 0.1},
+    "cnn3, server momentum": {"server": "momentum", "server_lr": 0.1},
+    "plain": {"backbone": "cnn3-plain"},
+    "embedding, BatchNorm": {"backbone": "cnn3-embedding(norm=True)"},
+    "embedding": EMBEDDING,
+    "embedding, lr .03": {**EMBEDDING, "lr": 0.03},
+    "embedding, batch 32": {**EMBEDDING, "batch_size": 32},
+    "embedding, crop-flip": {**EMBEDDING, "augment": "crop-flip"},
+    "embedding, 16 steps": {**EMBEDDING, "local_steps": 16},
+    "embedding, cosine": {**EMBEDDING, "schedule": "cosine"},
+    "embedding, lr .03, step": {**EMBEDDING, "lr": 0.03, "schedule": "step"},
+    "embedding, FedProx .1": {**EMBEDDING, "prox": 0.1},
+    "embedding, no weight decay": {**EMBEDDING, "weight_decay": 0.0},
 }
+"""Settings that the paper does not state, by name; the first is what every other exhibit is made with."""
+
+UNEVEN: dict[str, dict[str, Any]] = {
+    "Dirichlet .1": {"dirichlet": 0.1},
+    "a tenth takes part": {"participation": 0.1, "vehicles": 50},
+}
+"""What is changed besides in `uneven`."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +87,8 @@ class Scale:
         slow_every: of those whose rounds are shown, and of other backbones than cnn3.
         seeds: how many, unless the user says otherwise.
         beyond: whether `beyond` has more cells than Table 2: the further classes, and ResNet-18.
+        regimes: those of the grid.
+        regime_sets: whose Table 2 is made in the regime that the grid chose.
     """
 
     name: str
@@ -73,6 +111,8 @@ class Scale:
     seeds: int
     backbones: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     beyond: bool = False
+    regimes: tuple[str, ...] = tuple(REGIMES)
+    regime_sets: tuple[SetName, ...] = ("nuimages", "car1000-coarse", "car1000-fine")
 
 
 PAPER = Scale(
@@ -119,6 +159,8 @@ QUICK = Scale(
     slow_every=3,
     seeds=1,
     backbones={"cnn3": {}, "resnet18": _TINY, "mobilenetv3": _LONGER, "vit-tiny": _TINY},
+    regimes=("cnn3", "embedding"),
+    regime_sets=("nuimages",),
 )
 SCALES = {scale.name: scale for scale in (PAPER, QUICK)}
 
@@ -134,6 +176,8 @@ class CellSpec:
         study: which methods it is read out with, and how long it is.
         rare: index of the class that departs; None: the source's.
         depart_at: None: the scale's.
+        regime: of `REGIMES`; empty: the first.
+        uneven: of `UNEVEN`, or empty.
     """
 
     set: SetName = "nuimages"
@@ -142,6 +186,8 @@ class CellSpec:
     study: Study = "main"
     rare: int | None = None
     depart_at: int | None = None
+    regime: str = ""
+    uneven: str = ""
 
     @property
     def further(self) -> "CellSpec":
@@ -164,6 +210,7 @@ class Grid:
         seeds: how many.
         own: methods beside the paper's, as `mpt run --methods` takes them; they are run in cells of their own.
         models: whether cells keep their models.
+        regime: of `REGIMES`, in which cells are that name none; empty: the first.
     """
 
     scale: Scale
@@ -171,6 +218,7 @@ class Grid:
     seeds: int
     own: tuple[str, ...] = ()
     models: bool = True
+    regime: str = ""
 
     @cached_property
     def own_names(self) -> tuple[str, ...]:
@@ -205,6 +253,7 @@ class Grid:
         """The run that a wanted cell is; None where its set has no source."""
         if wanted.set not in self.sources:
             return None
+        wanted = replace(wanted, regime=wanted.regime or self.regime)
         own = self.own if wanted.study == "own" else ()
         return _cell(self.scale.name, self.sources[wanted.set], self.seeds, wanted, own, self.models)
 
@@ -215,7 +264,8 @@ def _cell(
 ) -> Cell:
     scale = SCALES[scale_name]
     own = dict(scale.backbones.get(wanted.backbone, {}))
-    shown = wanted.study in ("preliminary", "loss") or (
+    regime = REGIMES[wanted.regime] if wanted.regime else {}
+    shown = wanted.study in ("preliminary", "loss", "regimes") or (
         wanted.set == "nuimages"
         and wanted.backbone == "cnn3"
         and wanted.remaining in (*scale.budgets, 0.02)
@@ -241,8 +291,13 @@ def _cell(
     }
     if settings["eval_every"] == 1 or (wanted.backbone != "cnn3" and scale.slow_every % settings["eval_every"] == 0):
         settings["slow_every"] = scale.slow_every
+    if wanted.study == "regimes":
+        settings |= {"seeds": 1, "first_seed": FIRST_SEED}
     if wanted.study == "main" and wanted.set == "nuimages" and wanted.backbone == "cnn3":
         settings["methods"] += PARTS
+    if wanted.study == "main" and regime:
+        settings["methods"] += tuple(m for m in METHODS_OF["regimes"] if m not in settings["methods"])
+    settings |= {**regime, **(UNEVEN[wanted.uneven] if wanted.uneven else {})}
     dataset = loaded(source.spec, settings["image_size"], settings["per_class"])
     named = source.indices(dataset)
     rare = named[0] if wanted.rare is None else wanted.rare
@@ -251,4 +306,5 @@ def _cell(
     parts = [source.name, dataset.classes[rare], f"{100 * wanted.remaining:g}%", wanted.backbone]
     when = f", departure after {depart_at}" if wanted.depart_at else ""
     what = "" if wanted.study == "main" else f", {wanted.study}"
-    return Cell(config, dataset.fingerprint(), rare, " ".join(parts) + what + when)
+    how = "".join(f", {name}" for name in (wanted.regime, wanted.uneven) if name)
+    return Cell(config, dataset.fingerprint(), rare, " ".join(parts) + what + when + how)

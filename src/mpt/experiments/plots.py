@@ -39,6 +39,7 @@ class Plane:
         log: whether x is logarithmic.
         named: whether each point bears its method's name; else only the first of each method does.
         diagonal: whether a line is drawn where y equals x.
+        marked: a value of x with what it stands for, as a line from top to bottom.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Plane:
     log: bool = False
     named: bool = True
     diagonal: bool = False
+    marked: tuple[float, str] | None = None
 
     def figure(self, width: float, height: float) -> str:
         """The two drawings, of which the page's style shows one."""
@@ -64,6 +66,10 @@ class Plane:
             end = min(axis.marks[-1], frame.y_ticks[-1])
             line = f"M{n(axis.x(0))} {n(frame.y(0))}L{n(axis.x(end))} {n(frame.y(end))}"
             parts.append(f'<path class="departure" d="{line}"/>')
+        if self.marked is not None:
+            at, words = axis.x(self.marked[0]), self.marked[1]
+            parts.append(f'<path class="departure" d="M{n(at)} {n(frame.top)}V{n(frame.bottom)}"/>')
+            parts.append(text(at + 4, frame.top - 6, words, "note"))
         places = [(axis.x(p.x), frame.y(p.y)) for p in self.points]
         taken: list[Box] = [(x - 6, y - 6, x + 6, y + 6) for x, y in places] if self.named else []
         seen = set[str]()

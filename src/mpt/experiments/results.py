@@ -119,7 +119,8 @@ class Results:
         where = source.short if source else f"no data for {SETS[wanted.set].title}"
         if source and wanted.rare is not None:
             where = f"{source.name} ({self.grid.dataset(wanted.set).classes[wanted.rare]})"
-        return f"{where} {100 * wanted.remaining:g}% {wanted.backbone}"
+        how = [name for name in (wanted.regime or self.grid.regime, wanted.uneven) if name]
+        return f"{where} {100 * wanted.remaining:g}% {', '.join(how) or wanted.backbone}"
 
     def missing(self, wanted: Iterable[CellSpec]) -> list[str]:
         """A sentence for each cell that is not there, first for those that were begun."""

@@ -22,6 +22,7 @@ class PaperSet:
         loader: the word that a spec of the set itself begins with.
         level: the option `level` of that loader, where it reads several of the paper's sets; coarse where left out.
         stand_in: spec and rare class of what stands for it where nothing else is named.
+        tuning: the stand-in's tuning classes.
     """
 
     title: str
@@ -29,10 +30,11 @@ class PaperSet:
     loader: str
     level: str
     stand_in: tuple[str, str]
+    tuning: tuple[str, ...] = ()
 
 
 SETS: dict[SetName, PaperSet] = {
-    "nuimages": PaperSet("nuImages", "truck", "nuimages", "", ("road?train=100&test=60", "truck")),
+    "nuimages": PaperSet("nuImages", "truck", "nuimages", "", ("road?train=100&test=60", "truck"), ("bus",)),
     "car1000-coarse": PaperSet(
         "Car-1000, coarse", "van", "car1000", "coarse", ("road?train=100&test=60&seed=1", "van")
     ),
@@ -49,21 +51,28 @@ class Source:
         spec: the dataset, as `mpt run --dataset` takes it.
         rare: the class that departs.
         further: classes that depart instead of it in `beyond`.
+        tuning: classes that settings are chosen on and that are reported nowhere: the grid of regimes.
     """
 
     set: SetName
     spec: str
     rare: str
     further: tuple[str, ...] = ()
+    tuning: tuple[str, ...] = ()
 
     def indices(self, dataset: Dataset) -> tuple[int, ...]:
         """Of the class that departs and the further ones in the source's samples."""
-        names = (self.rare, *self.further)
+        names = (self.rare, *self.further, *self.tuning)
         found = tuple(map(dataset.class_index, names))
         for place, index in enumerate(found):
             if index in found[:place]:
                 raise ConfigError(f"data: class {names[place]!r} of {self.set} is there twice, should be named once")
-        return found
+        return found[: 1 + len(self.further)]
+
+    @property
+    def classes(self) -> str:
+        """As `parse_sources` takes them."""
+        return ",".join((self.rare, *self.further)) + ("/" + ",".join(self.tuning) if self.tuning else "")
 
     @property
     def real(self) -> bool:
@@ -102,15 +111,18 @@ class Source:
 
 
 def parse_sources(given: Iterable[str], *, stand_ins: bool) -> dict[SetName, Source]:
-    """Sources from texts like `nuimages=parquet:/data/cifar10:truck,cat`: set, dataset, classes after the last colon.
+    """Sources from texts like `nuimages=parquet:/data/cifar10:truck,cat/bird`: set, dataset, classes after the colon.
 
-    The first class departs in every exhibit, further ones in `beyond` only.
+    The first class departs in every exhibit, further ones in `beyond` only; those behind a slash are tuning classes,
+    which depart in the grid of regimes only.
 
     Args:
         given: at most one a set.
         stand_ins: whether sets that are not given get their stand-in; else they have no source.
     """
-    sources = {n: Source(n, *s.stand_in) for n, s in SETS.items()} if stand_ins else dict[SetName, Source]()
+    sources = dict[SetName, Source]()
+    if stand_ins:
+        sources = {n: Source(n, *s.stand_in, tuning=s.tuning) for n, s in SETS.items()}
     named = set[str]()
     for text in given:
         name, equals, rest = text.partition("=")
@@ -121,11 +133,12 @@ def parse_sources(given: Iterable[str], *, stand_ins: bool) -> dict[SetName, Sou
             raise ConfigError(f"data: {text!r}, should be like nuimages=road:truck, with {names} before the =")
         if found in named:
             raise ConfigError(f"data: {found} is there twice, should be named once")
-        rare, *further = classes.split(",")
-        if not all((rare, *further)):
+        reported, slash, tuned = classes.partition("/")
+        (rare, *further), tuning = reported.split(","), tuned.split(",") if slash else []
+        if not all((rare, *further, *tuning)):
             raise ConfigError(f"data: {text!r} has an empty class name, should be like nuimages=road:truck,bus")
         named.add(found)
-        sources[found] = Source(found, spec, rare, tuple(further))
+        sources[found] = Source(found, spec, rare, tuple(further), tuple(tuning))
     return sources
 
 

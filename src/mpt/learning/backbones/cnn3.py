@@ -14,8 +14,8 @@ class CNN3(nn.Module):
 
     Args:
         norm: False: biases in place of BatchNorm.
-        embedding: True: the last map is averaged to 4x4, flattened, and goes through a linear layer to 128 and ReLU; from
-            16 pixels up.
+        embedding: True: the last map is averaged to 4x4, flattened, and goes through a linear layer to 128 and ReLU;
+            from 16 pixels up.
     """
 
     dim = 128

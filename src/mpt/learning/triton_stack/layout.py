@@ -18,8 +18,8 @@ class Layout:
     """The flat row of parameters: convolutions (taps, inputs, outputs), (gamma, beta) pairs, head, its bias, embedding.
 
     The first convolution is (1, K, 32), a 1x1 one over the pixels' 3x3 neighbourhoods, whose 9 C numbers are filled up
-    with zeros to K. Without BatchNorm, biases stand in place of (gamma, beta) pairs. The embedding layer, where there is
-    one, is (cells of the grid, channels, outputs), then its bias. The flat row of running statistics holds (mean,
+    with zeros to K. Without BatchNorm, biases stand in place of (gamma, beta) pairs. The embedding layer, where there
+    is one, is (cells of the grid, channels, outputs), then its bias. The flat row of running statistics holds (mean,
     variance) pairs.
     """
 
@@ -66,8 +66,8 @@ class Layout:
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """Where the three convolutions, the three (gamma, beta) pairs or biases, the head and the embedding layer begin,
-        and where the row ends.
+        """Where the three convolutions, the three (gamma, beta) pairs or biases, the head and the embedding layer
+        begin, and where the row ends.
         """
         sizes = [taps * inputs * outputs for taps, inputs, outputs in self.shapes]
         sizes += [2 * channels if self.norm else channels for channels in CHANNELS]
