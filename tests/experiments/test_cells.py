@@ -48,7 +48,8 @@ def quiet():
 
 
 def test_a_key_changes_with_everything_that_determines_the_numbers(tmp_path, monkeypatch):
-    mine = tmp_path / "mine.py"
+    mine, weights = tmp_path / "mine.py", tmp_path / "weights.pt"
+    weights.write_bytes(b"one")
     mine.write_text(Path(__file__).parents[2].joinpath("examples/my_method.py").read_text())
     others = [
         {"remaining": 0.3}, {"rounds": 4}, {"depart_at": 2}, {"epochs": 2}, {"lr": 0.02}, {"batch_size": 4},
@@ -58,7 +59,7 @@ def test_a_key_changes_with_everything_that_determines_the_numbers(tmp_path, mon
         {"dataset": "road?train=12&test=6&seed=1"}, {"dataset": "road?train=12&test=7"},
         {"events": "leave 0 after 1"}, {"slow_every": 3}, {"partition": "vehicle", "vehicles": None, "remaining": 0.02},
         {"loss": "fedlc"}, {"loss": "fedlc(tau=1.0)"}, {"methods": "frozen,mpt(ridge=0.2)"},
-        {"methods": f"frozen,{mine}:MyMethod"},
+        {"freeze": True}, {"weights": str(weights)}, {"methods": f"frozen,{mine}:MyMethod"},
     ]  # fmt: skip
     keys = [cell().key, *(cell(**change).key for change in others)]
     assert len(set(keys)) == len(keys)
@@ -66,6 +67,9 @@ def test_a_key_changes_with_everything_that_determines_the_numbers(tmp_path, mon
     assert changed | {"seeds", "device", "record", "models"} == {field.name for field in fields(RunConfig)}
     mine.write_text(mine.read_text() + "\n# another\n")
     assert cell(methods=f"frozen,{mine}:MyMethod").key != keys[-1]
+    assert cell(weights=str(weights)).key == keys[-2]
+    weights.write_bytes(b"another")
+    assert cell(weights=str(weights)).key != keys[-2]
     monkeypatch.setattr(cells_module, "ENGINE", cells_module.ENGINE + 1)
     assert cell().key != keys[0]
 
@@ -83,6 +87,7 @@ def test_a_key_does_not_change_with_what_does_not_matter(tmp_path):
 def test_a_key_changes_with_a_methods_version_from_2_on(monkeypatch):
     first, other = cell(), cell(methods="mpt,oracle-train").key
     left_out = {"dataset", "rare", "image_size", "per_class", "seeds", "device", "record", "models", "loss"}
+    left_out |= {"weights", "freeze"}
     known = {
         "engine": cells_module.ENGINE, "samples": first.fingerprint, "rare": first.rare, "files": {},
         "settings": {name: value for name, value in asdict(first.config).items() if name not in left_out},

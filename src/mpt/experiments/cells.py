@@ -22,7 +22,7 @@ ENGINE = 1
 
 _IN_THE_DATA = {"dataset", "rare", "image_size", "per_class"}
 _ELSEWHERE = {"seeds", "device", "record", "models"}
-_LATER = {"loss": "cross-entropy"}
+_LATER: dict[str, Any] = {"loss": "cross-entropy", "weights": None, "freeze": False}
 """Settings that came later: a cell in which one is as it was before has the key that it had before."""
 
 
