@@ -48,7 +48,8 @@ def quiet():
 
 
 def test_a_key_changes_with_everything_that_determines_the_numbers(tmp_path, monkeypatch):
-    mine = tmp_path / "mine.py"
+    mine, weights = tmp_path / "mine.py", tmp_path / "weights.pt"
+    weights.write_bytes(b"one")
     mine.write_text(Path(__file__).parents[2].joinpath("examples/my_method.py").read_text())
     others = [
         {"remaining": 0.3}, {"rounds": 4}, {"depart_at": 2}, {"epochs": 2}, {"lr": 0.02}, {"batch_size": 4},
@@ -60,7 +61,7 @@ def test_a_key_changes_with_everything_that_determines_the_numbers(tmp_path, mon
         {"loss": "fedlc"}, {"loss": "fedlc(tau=1.0)"}, {"methods": "frozen,mpt(ridge=0.2)"},
         {"momentum": 0.5}, {"weight_decay": 0.0}, {"local_steps": 3}, {"prox": 0.1}, {"schedule": "cosine"},
         {"server": "adam"}, {"server": "momentum", "server_lr": 0.5}, {"server": "momentum", "server_momentum": 0.5},
-        {"first_seed": 1}, {"methods": f"frozen,{mine}:MyMethod"},
+        {"first_seed": 1}, {"freeze": True}, {"weights": str(weights)}, {"methods": f"frozen,{mine}:MyMethod"},
     ]  # fmt: skip
     keys = [cell().key, *(cell(**change).key for change in others)]
     assert len(set(keys)) == len(keys)
@@ -68,6 +69,9 @@ def test_a_key_changes_with_everything_that_determines_the_numbers(tmp_path, mon
     assert changed | {"seeds", "device", "record", "models"} == {field.name for field in fields(RunConfig)}
     mine.write_text(mine.read_text() + "\n# another\n")
     assert cell(methods=f"frozen,{mine}:MyMethod").key != keys[-1]
+    assert cell(weights=str(weights)).key == keys[-2]
+    weights.write_bytes(b"another")
+    assert cell(weights=str(weights)).key != keys[-2]
     monkeypatch.setattr(cells_module, "ENGINE", cells_module.ENGINE + 1)
     assert cell().key != keys[0]
 

@@ -22,7 +22,7 @@ ENGINE = 1
 
 _IN_THE_DATA = {"dataset", "rare", "image_size", "per_class"}
 _ELSEWHERE = {"seeds", "device", "record", "models"}
-_LATER = {
+_LATER: dict[str, Any] = {
     "loss": "cross-entropy",
     "momentum": 0.9,
     "weight_decay": 5e-4,
@@ -33,6 +33,8 @@ _LATER = {
     "server_lr": None,
     "server_momentum": 0.9,
     "first_seed": 0,
+    "weights": None,
+    "freeze": False,
 }
 """Settings that came later: a cell in which one is as it was before has the key that it had before."""
 

@@ -117,8 +117,8 @@ def run_together(
     `methods` stand in for those that the plans name.
     """
     federations = [Federation(dataset, plan, torch.device(device), trainer, methods) for plan in plans]
-    if len({(p.backbone, p.training, p.rounds, p.engine, p.precision) for p in plans}) != 1:
-        raise PlanError("plans: they differ in backbone, training, rounds, engine or precision, should be the same")
+    if len({(p.backbone, p.freeze, p.training, p.rounds, p.engine, p.precision) for p in plans}) != 1:
+        raise PlanError("plans: they differ in backbone, freeze, training, rounds, engine or precision, should not")
     rows = [list[Measurement]() for _ in plans]
     for states, new in rounds_together(federations, [f.start() for f in federations]):
         for mine, some in zip(rows, new, strict=True):
@@ -241,6 +241,8 @@ class Federation:
             in_channels=channels,
             image_size=size,
             seed=self.plan.seed,
+            weights=self.plan.weights,
+            freeze=self.plan.freeze,
         )
         return made.to(self.device)
 

@@ -34,6 +34,13 @@ class FederationSettings:
         "cnn3", "as in `mpt backbones`: cnn3, cnn3-embedding, resnet18, mobilenetv3, vit-tiny, timm:NAME, "
         "torchvision:NAME, or path.py:function"
     )  # fmt: skip
+    weights: str | None = setting(
+        None,
+        "file of the backbone's weights, .pt, .pth or .safetensors; default: from the seed",
+        should="the path of a file",
+        fits=bool,
+    )
+    freeze: bool = setting(False, "train the head alone; the backbone stays as it is")
     partition: str = setting(
         "concentrate",
         "who holds what: concentrate, vehicle (who recorded it, as nuimages says), or path.py:function",

@@ -34,10 +34,10 @@ def fast_trainer(
 ) -> Trainer:
     """The fastest trainer for a model where it is.
 
-    On a GPU: all vehicles side by side for cnn3 (needs Triton, which comes with torch's CUDA builds), else some at a
-    time by replaying a captured step each. On a CPU: in channels-last, several vehicles at once where the model draws
-    no random numbers, else one after the other. `precision` concerns GPUs; "auto" is bfloat16 with float32 parameters
-    and sums. `steps` is about how many batches there will be: many are worth compiling for.
+    On a GPU: all vehicles side by side for cnn3 that is not frozen (needs Triton, which comes with torch's CUDA
+    builds), else some at a time by replaying a captured step each. On a CPU: in channels-last, several vehicles at once
+    where the model draws no random numbers, else one after the other. `precision` concerns GPUs; "auto" is bfloat16
+    with float32 parameters and sums. `steps` is about how many batches there will be: many are worth compiling for.
     """
     if model.head.weight.device.type != "cuda":
         return train_side_by_side if draws_nothing(model) else train_channels_last
@@ -53,6 +53,7 @@ def stackable(model: Classifier, settings: TrainingSettings) -> bool:
     """Whether `TritonTrainer` can train it."""
     return (
         isinstance(model.backbone, CNN3)
+        and not model.frozen
         and model.image_size % (4 * GRID if model.backbone.embedding else 4) == 0
         and model.num_classes <= MOST_CLASSES
         and settings.batch_size <= MOST_BATCH

@@ -32,7 +32,7 @@ MOST_SAMPLES = 2**31
 VERSION = "mpt"
 """The release, in a server's key."""
 _NODES = "nodes"
-_EARLIER = {"shadow": False, "loss": "cross-entropy"}
+_EARLIER = {"shadow": False, "loss": "cross-entropy", "weights": "", "freeze": False}
 """What settings were before there was such a one."""
 
 

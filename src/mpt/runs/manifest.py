@@ -16,6 +16,7 @@ from mpt.federation.partition import PARTITIONS
 from mpt.federation.readouts import READOUTS
 from mpt.learning.backbones import BACKBONES
 from mpt.learning.losses import LOSSES
+from mpt.learning.weights_file import known_by
 from mpt.methods import METHODS, TRAININGS, find_method, find_training
 from mpt.runs.config import RunConfig
 from mpt.runs.tables import FORMAT
@@ -38,7 +39,8 @@ def extensions_of(config: RunConfig) -> list[tuple[Extensions[Any], str]]:
 
 def own_files(config: RunConfig) -> dict[str, str]:
     """What the user's own files are known by, by what is written in the settings."""
-    return files_of(extensions_of(config))
+    weights = {} if config.weights is None else {config.weights: known_by(config.weights)}
+    return files_of(extensions_of(config)) | weights
 
 
 def manifest_of(config: RunConfig, federations: Mapping[int, Federation], device: str) -> dict[str, Any]:

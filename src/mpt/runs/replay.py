@@ -115,7 +115,8 @@ def replay(
 
 def _replay(folder: Path, methods: tuple[str, ...], readouts: tuple[str, ...], overwrite: bool, device: str) -> Replay:
     config, manifest, tables = _read(folder)
-    chosen = replace(config, methods=methods or config.methods, readout=readouts or config.readout)
+    # features or models are in the folder: the file that training began with is not read
+    chosen = replace(config, methods=methods or config.methods, readout=readouts or config.readout, weights=None)
     found = find_methods(chosen.methods, ridge=config.ridge, cov_ridge=config.cov_ridge)
     replayed = Replayed.of(folder)
     before, earlier = replayed.read()

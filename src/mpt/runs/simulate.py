@@ -152,6 +152,8 @@ class _Run:
         dataset, federations = federations_of(config, device, say)
         if config.partition == "vehicle":
             say(_who_leaves(federations[config.first_seed]))
+        for note in federations[config.first_seed].model.notes:
+            say(note)
         return cls(config, dataset, device, federations, manifest_of(config, federations, device))
 
     def check_room(self, out: Path) -> None:

@@ -111,6 +111,9 @@ def _prepared(config: AppConfig) -> list[str]:
         f"classes: {', '.join(ready.classes)}",
         f"watched from the first round on: {', '.join(ready.classes[c] for c in settings.watch) or 'none'}; {more}",
     ]
+    notes += ready.model.notes
+    if config.freeze:
+        notes.append("freeze: vehicles train the head alone, the backbone stays as it is")
     if config.shadow:
         notes.append("shadow mode: no class is held out of training before mpt fleet approve says so")
     return notes + _tested(ready)

@@ -43,6 +43,10 @@ class AppConfig:
     rare: str = setting("truck", "where vehicles share one dataset: the class that the last of them holds")
     remaining: float = like(FederationSettings, "remaining", about="likewise: the fraction of it that the others hold")
     backbone: str = setting("cnn3", "as in mpt run")
+    weights: str = setting(
+        "", "a file of the first model's weights, on the server; as in mpt run; empty: from the seed"
+    )
+    freeze: bool = like(FederationSettings, "freeze")
     epochs: int = like(TrainingSettings, "epochs", 1)
     lr: float = like(TrainingSettings, "lr")
     batch_size: int = like(TrainingSettings, "batch_size")

@@ -65,6 +65,8 @@ def serve(config: AppConfig, grid: Grid, after: Callable[[Finished], None] | Non
 
 def _serve(config: AppConfig, grid: Grid, folder: Path | None, after: Callable[[Finished], None] | None) -> None:
     ready = prepare(config)
+    for note in ready.model.notes:
+        _say(note)
     for name, count in sorted(ready.left_out.items()):
         _say(f"test: {count} samples of {name!r} are left out, which is none of the fleet's classes")
 
@@ -115,7 +117,15 @@ def prepare(config: AppConfig) -> Ready:
         raise FleetError(f"config: watch names {unknown[0]!r}, should be of {', '.join(classes)}")
     if dataset is not None and config.rare not in classes:
         raise FleetError(f"config: rare = {config.rare!r}, should be of {', '.join(classes)}")
-    model = build(config.backbone, num_classes=len(classes), in_channels=channels, image_size=size, seed=config.seed)
+    model = build(
+        config.backbone,
+        num_classes=len(classes),
+        in_channels=channels,
+        image_size=size,
+        seed=config.seed,
+        weights=config.weights or None,
+        freeze=config.freeze,
+    )
     if config.test:
         return Ready(classes, model, *_test(config.test, classes, size, channels))
     return Ready(classes, model, None if dataset is None else samples(dataset.test))

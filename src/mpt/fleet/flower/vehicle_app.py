@@ -75,7 +75,14 @@ def vehicle_of(config: AppConfig, node: NodeConfig) -> Vehicle:
         held = samples(data.train, grey_as_colour=config.channels == 3)
     classes = config.class_names or data.classes
     _, channels, size, _ = held.images.shape
-    model = build(config.backbone, num_classes=len(classes), in_channels=channels, image_size=size, seed=config.seed)
+    model = build(
+        config.backbone,
+        num_classes=len(classes),
+        in_channels=channels,
+        image_size=size,
+        seed=config.seed,
+        freeze=config.freeze,
+    )
     ours, unknown = named(held, data, classes)
     told = node.min_samples
     return Vehicle(node.vehicle, model, ours, config.training, config.seed, told, config.method, config.loss, unknown)

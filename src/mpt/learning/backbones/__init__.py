@@ -9,10 +9,11 @@ from torch import nn
 from mpt.base.extensions import Builtin, Extensions
 from mpt.learning.backbones.classifier import Classifier
 from mpt.learning.backbones.cnn3 import CNN3
-from mpt.learning.backbones.external import checked, from_timm, from_torchvision, measure_dim
+from mpt.learning.backbones.external import checked, from_timm, from_torchvision, inner, measure_dim
 from mpt.learning.backbones.mobilenetv3 import MobileNetV3
 from mpt.learning.backbones.resnet18 import ResNet18
 from mpt.learning.backbones.vit_tiny import ViTTiny
+from mpt.learning.pretrained import load_weights
 from mpt.learning.randomness import derive_seed, isolated
 from mpt.learning.settings import LearningError
 
@@ -45,8 +46,17 @@ BACKBONES: Extensions[nn.Module] = Extensions(
 """Each is made of (in_channels, image_size): an `nn.Module` from images (N, C, H, W) to features (N, dim)."""
 
 
-def build(spec: str, *, num_classes: int, in_channels: int, image_size: int, seed: int) -> Classifier:
-    """A classifier whose weights follow from `seed` alone; torch's global generator is left as it was.
+def build(
+    spec: str,
+    *,
+    num_classes: int,
+    in_channels: int,
+    image_size: int,
+    seed: int,
+    weights: str | None = None,
+    freeze: bool = False,
+) -> Classifier:
+    """A classifier whose weights follow from `seed` and a file alone; torch's global generator is left as it was.
 
     Args:
         spec: a name in `BACKBONES` (28 to 224 pixels, 1 or 3 channels); "timm:NAME" or "torchvision:NAME" where that
@@ -57,6 +67,8 @@ def build(spec: str, *, num_classes: int, in_channels: int, image_size: int, see
         in_channels: 1 for grey images, 3 for colour.
         image_size: height and width in pixels.
         seed: any integer. Two heads of different length sit on the same backbone for the same seed.
+        weights: a file with the backbone's weights, as `mpt.learning.pretrained` takes it; None: from the seed.
+        freeze: whether the head alone is trained.
 
     Returns:
         The classifier on the CPU, in training mode.
@@ -70,7 +82,11 @@ def build(spec: str, *, num_classes: int, in_channels: int, image_size: int, see
         declared = getattr(backbone, "dim", dim)
         if isinstance(declared, int) and declared != dim:
             raise LearningError(f"backbone: {spec} says dim = {declared}, but its features have length {dim}")
-        return Classifier(backbone, dim, num_classes=num_classes, in_channels=in_channels, image_size=image_size)
+        made = Classifier(backbone, dim, num_classes=num_classes, in_channels=in_channels, image_size=image_size)
+        if weights is not None:
+            size = f"{in_channels} x {image_size} x {image_size}"
+            made.notes = load_weights(inner(backbone), weights, f"{spec} for images of {size}")
+        return made.freeze() if freeze else made
 
 
 def _make(spec: str, in_channels: int, image_size: int) -> nn.Module:

@@ -1,10 +1,17 @@
 """A backbone and a linear head."""
 
+from typing import Self
+
 from torch import Tensor, nn
 
 
 class Classifier(nn.Module):
-    """`backbone` maps normalised images (N, C, H, W) to features (N, dim), `head` those to logits (N, num_classes)."""
+    """`backbone` maps normalised images (N, C, H, W) to features (N, dim), `head` those to logits (N, num_classes).
+
+    Attributes:
+        frozen: whether the head alone is trained, see `freeze`.
+        notes: what of a file of weights was passed over, a sentence each.
+    """
 
     backbone: nn.Module
     head: nn.Linear
@@ -17,6 +24,21 @@ class Classifier(nn.Module):
         self.num_classes = num_classes
         self.in_channels = in_channels
         self.image_size = image_size
+        self.frozen = False
+        self.notes: tuple[str, ...] = ()
+
+    def freeze(self) -> Self:
+        """From now on the backbone stays as it is: it has no gradients, and is in evaluation mode in training too."""
+        self.backbone.requires_grad_(False)
+        self.frozen = True
+        return self.train(self.training)
+
+    def train(self, mode: bool = True) -> Self:
+        """In training or evaluation mode; a frozen backbone's BatchNorm and dropout are always in the latter."""
+        super().train(mode)
+        if self.frozen:
+            self.backbone.eval()
+        return self
 
     def features(self, images: Tensor) -> Tensor:
         """(N, C, H, W) -> (N, dim)."""

@@ -81,6 +81,11 @@ class _GreyAsColour(nn.Module):
         return features
 
 
+def inner(backbone: nn.Module) -> nn.Module:
+    """The network itself, whose names are those of its own files of weights."""
+    return backbone.model if isinstance(backbone, _GreyAsColour) else backbone
+
+
 def _package(package: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(package)
