@@ -1,4 +1,4 @@
-"""`mpt compare`: paired differences over seeds, against SciPy's paired t-test, and what is said not to pair."""
+"""`mpt compare`: differences and tests over seeds, against SciPy's paired t-test, and what is said not to pair."""
 
 import csv
 import io
@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from mpt.cli.main import app
 from mpt.runs.compare import CompareError, compare
+from mpt.runs.significance import holm, stratified_t_test, t_test
 from tests.report.samples import ROAD, write_run
 
 FEW = {"methods": ("fedavg", "frozen", "mpt"), "seeds": 4, "image": False}
@@ -61,11 +62,14 @@ def two(tmp_path):
 
 
 def agrees(figure, ours, others):
-    interval = ttest_rel(ours, others).confidence_interval(0.95)
+    test = ttest_rel(ours, others)
+    interval = test.confidence_interval(0.95)
     assert figure.one == pytest.approx(np.mean(ours), abs=1e-9)
     assert figure.other == pytest.approx(np.mean(others), abs=1e-9)
     gap = figure.difference
     assert (gap.mean - gap.half, gap.mean + gap.half) == pytest.approx((interval.low, interval.high), abs=1e-9)
+    assert gap.p == pytest.approx(test.pvalue, rel=1e-6)
+    assert figure.by_seed == pytest.approx(np.subtract(ours, others), abs=1e-9)
 
 
 def test_two_runs_are_compared_method_by_method_as_scipy_does(two):
@@ -112,6 +116,84 @@ def test_cells_are_matched_by_their_settings_but_for_what_differs(tmp_path):
     assert any("have the same settings, so it is not clear which to pair" in said for said in found.unpaired)
 
 
+@pytest.fixture
+def cells(tmp_path):
+    """Four cells of two tasks, and one of them again with other methods beside mpt and frozen."""
+    for number, (remaining, backbone) in enumerate(((0.004, "cnn3"), (0.02, "cnn3"), (0.02, "resnet18"))):
+        folder = changed(
+            write_run(tmp_path / f"c{number}", **FEW),
+            {"remaining": remaining, "backbone": f'"{backbone}"'},
+            number,
+            0.05,
+        )
+    other = write_run(tmp_path / "b", **FEW, rare=3)
+    changed(other, {"dataset": '"/data/somewhere"'}, 9, 0.1)
+    again = write_run(tmp_path / "z", methods=("frozen", "mpt", "mpt-lite"), seeds=3, image=False)
+    changed(again, {"backbone": '"resnet18"', "dataset": '"/data/elsewhere"'}, 5, 0.05)
+    assert folder.name == "c2"
+    return tmp_path
+
+
+def test_cells_have_short_names_in_an_order_that_reads(cells):
+    found = compare(cells, methods=["mpt"], against="frozen")
+    assert [str(found.names[pair.cells]) for pair in found.pairs] == [
+        "road bus 2% cnn3",
+        "road truck 0.4% cnn3",
+        "road truck 2% cnn3",
+        "road truck 2% resnet18",
+    ]
+    assert [pair.cells[0].name for pair in found.pairs] == ["b", "c0", "c1", "c2"]
+
+
+def test_cells_of_one_name_are_told_apart_by_their_settings(tmp_path):
+    for name, rounds in (("a", 100), ("b", 50)):
+        write_run(tmp_path / name, **FEW, rounds=rounds)
+    found = compare(tmp_path, methods=["mpt"], against="frozen")
+    assert {str(name) for name in found.names.values()} == {
+        "road truck 2% cnn3 rounds 100",
+        "road truck 2% cnn3 rounds 50",
+    }
+
+
+def test_a_cell_that_is_there_twice_counts_once(cells):
+    """Its data lay elsewhere; rows that only the second has stand under the same name."""
+    found = compare(cells, against="frozen")
+    twice = [pair for pair in found.pairs if str(found.names[pair.cells]) == "road truck 2% resnet18"]
+    assert [(pair.rows[0].method, pair.cells[0].name) for pair in twice] == [
+        ("fedavg", "c2"),
+        ("mpt", "c2"),
+        ("mpt-lite", "z"),
+    ]
+    assert found.unpaired == (f"{cells / 'z'} has mpt with the settings of {cells / 'c2'}, which is taken",)
+
+
+def test_holm_is_over_all_cells_and_methods_that_are_shown(cells):
+    found = compare(cells, against="frozen")
+    raw = [pair.mean_f1.difference.p for pair in found.pairs]
+    assert len(raw) == 9
+    assert [pair.holm for pair in found.pairs] == holm(raw)
+    loaded = json.loads(call(cells, "--against", "frozen", "--json").stdout)
+    assert loaded["tests"] == {"level": 0.05, "power": 0.8, "holm_figure": "mean_f1", "holm_tests": 9}
+    assert [r["mean_f1_holm"] for r in loaded["pairs"]] == pytest.approx(holm(raw), rel=1e-5)
+    assert [r["last_f1_p"] for r in loaded["pairs"]] == pytest.approx(
+        [pair.last_f1.difference.p for pair in found.pairs], rel=1e-5
+    )
+
+
+def test_cells_are_pooled(cells):
+    found = compare(cells, against="frozen")
+    assert {one.rows[0].method for one in found.pooled} == {"fedavg", "mpt"}  # one cell alone has mpt-lite
+    by_cell, by_task, by_seed = (one for one in found.pooled if one.rows[0].method == "mpt")
+    mine = [pair.mean_f1 for pair in found.pairs if pair.rows[0].method == "mpt"]
+    assert by_cell.test == t_test([figure.difference.mean for figure in mine])
+    assert (by_task.test.n, by_seed.test.n) == (2, 16)
+    assert by_seed.test == stratified_t_test([figure.by_seed for figure in mine])
+    record = json.loads(call(cells, "--against", "frozen", "--json").stdout)["pooled"][3]
+    assert (record["method_a"], record["over"], record["cells"], record["n"]) == ("mpt", "cells", 4, 4)
+    assert record["mean_f1_difference"] == pytest.approx(by_cell.test.mean, abs=1e-6)
+    assert record["mean_f1_p"] == pytest.approx(by_cell.test.p, rel=1e-5)
+
+
 def test_what_has_no_counterpart_is_said(two):
     a, b = two
     changed(
@@ -133,8 +215,14 @@ def test_one_seed_has_no_interval(tmp_path):
     a, b = write_run(tmp_path / "a", **few), changed(write_run(tmp_path / "b", **few), {"lr": 0.02}, 1, 0.05)
     assert {pair.mean_f1.difference.half for pair in compare(a, b).pairs} == {None}
     record = json.loads(call(a, b, "--json").stdout)["pairs"][-1]
-    assert record["mean_f1_low"] is record["mean_f1_high"] is None
-    assert not any("±" in line for line in call(a, b).stdout.splitlines() if line.startswith("mpt"))
+    for name in ("low", "high", "p", "smallest", "holm"):
+        assert record[f"mean_f1_{name}"] is None
+    shown = call(a, b)
+    assert shown.exit_code == 0
+    line = next(line for line in shown.stdout.splitlines() if line.startswith("  mpt "))
+    assert "±" not in line
+    assert line.split()[5:8] == ["n/a"] * 3
+    assert "n/a: no test of one seed" in shown.stdout
 
 
 def test_readouts_are_paired_with_the_same_or_the_only_one(tmp_path):
@@ -153,17 +241,17 @@ def test_the_command_prints_a_table_json_and_csv(two):
     assert shown.exit_code == 0
     assert shown.stderr == "mpt: lr is 0.01 in A and 0.02 in B\n"
     pair = compare(a, b, methods=["mpt"]).pairs[0]
-    line = next(line for line in shown.stdout.splitlines() if line.startswith("mpt "))
-    assert line.split()[:2] == ["mpt", "4"]
-    assert "means over the 17 rounds after the departure" in " ".join(shown.stdout.split())  # from 20 to 100 by 5
-    assert any(line.split()[:3] == ["method", "seeds", "last"] for line in shown.stdout.splitlines())
-    assert line.split()[-2:] == [f"{value:.3f}"[1:] for value in (pair.mean_f1.one, pair.mean_f1.other)]
+    line = next(line for line in shown.stdout.splitlines() if line.startswith("  mpt "))
+    levels = [f"{value:.3f}"[1:] for value in (pair.mean_f1.one, pair.mean_f1.other)]
+    assert line.split()[:4] == ["mpt", "4", *levels]
+    assert "mean over the 17 rounds after the departure" in " ".join(shown.stdout.split())  # from 20 to 100 by 5
+    assert shown.stdout.startswith(f"each method in {a} (A) less that in {b} (B)\n")
     assert f"± {pair.mean_f1.difference.half:.3f}".replace("0.", ".") in line
     loaded = json.loads(call(a, b, "--method", "mpt", "--json").stdout)
     assert loaded["differ"] == {"lr": [[0.01], [0.02]]}
     (record,) = loaded["pairs"]
     assert record["mean_f1_difference"] == pytest.approx(pair.mean_f1.difference.mean, abs=1e-6)
-    (row,) = csv.DictReader(io.StringIO(call(a, b, "--method", "mpt", "--csv").stdout))
+    (row,) = csv.DictReader(io.StringIO(call(a, b, "--methods", "mpt", "--csv").stdout))
     assert float(row["mean_f1_low"]) == record["mean_f1_low"]
     assert row["method_b"] == "mpt"
 
@@ -179,8 +267,10 @@ def test_another_class_is_compared_by_its_f1(two):
     assert compare(a, b, of_class="truck") == compare(a, b)
     (record,) = json.loads(call(a, b, "--method", "mpt", "--class", "bus", "--json").stdout)["pairs"]
     assert record["mean_f1_difference"] == pytest.approx(pair.mean_f1.difference.mean, abs=1e-6)
-    line = next(li for li in call(a, b, "--class", "bus").stdout.splitlines() if li.startswith("mpt "))
-    assert line.split()[-2:] == [f"{value:.3f}"[1:] for value in (pair.mean_f1.one, pair.mean_f1.other)]
+    shown = call(a, b, "--class", "bus").stdout
+    assert "F1 of bus, mean over" in shown
+    line = next(line for line in shown.splitlines() if line.startswith("  mpt "))
+    assert line.split()[2:4] == [f"{value:.3f}"[1:] for value in (pair.mean_f1.one, pair.mean_f1.other)]
 
 
 def test_a_class_that_is_none_or_has_no_lines_is_one_sentence(two):
@@ -213,6 +303,10 @@ def test_nonsense_is_one_sentence(two, tmp_path):
         ((a, tmp_path / "empty"), "compare: "),
         ((a, "--against", "sdc"), f"compare: nothing could be paired; {a} has no sdc"),
         ((a, "--method", "mtp", "--against", "frozen"), f"compare: nothing could be paired; {a} has no mtp"),
+        ((a, "--against", "mpt", "--json", "--csv"), "compare: --json and --csv, should be one of them"),
+        ((a, "--against", "mpt", "--html", tmp_path), f"{tmp_path}: cannot be written (Is a directory)"),
+        ((a, "--against", "mpt", "--latex", tmp_path / "no" / "t.tex"), f"{tmp_path / 'no' / 't.tex'}: cannot be"),
+        ((a, "--against", "mpt", "--latex", "t", "--html", "t"), "compare: --latex and --html are both t, should be"),
     ):
         done = call(*arguments)
         assert done.exit_code == 2

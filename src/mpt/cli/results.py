@@ -8,7 +8,8 @@ import click
 import typer
 
 from mpt.base.extensions import split
-from mpt.cli.render import note, say, show
+from mpt.base.files import write_atomically
+from mpt.cli.render import note, say
 
 
 def add_to(app: typer.Typer) -> None:
@@ -76,25 +77,56 @@ def replay(
 def compare(
     a: Annotated[Path, typer.Argument(metavar="A", help="a run's folder, or one with several runs in it")],
     b: Annotated[Path | None, typer.Argument(metavar="[B]", help="another one; default: A, with --against")] = None,
-    method: Annotated[str, typer.Option(help="methods of A, with commas between; default: all")] = "",
+    methods: Annotated[
+        str, typer.Option("--methods", "--method", help="methods of A, with commas between; default: all")
+    ] = "",
     against: Annotated[str | None, typer.Option(help="the method of B to compare with; default: the same")] = None,
     of_class: Annotated[str | None, typer.Option("--class", help="whose F1; default: the class that departs")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="as CSV")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="as CSV, a line a cell and method")] = False,
+    latex: Annotated[Path | None, typer.Option(metavar="FILE", help="write the tables as LaTeX, too")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="write them as one page, too")] = None,
 ) -> None:
-    """Paired differences over seeds, A less B, with 95% intervals, run by run."""
-    from mpt.cli.render import comparison
+    """Paired differences over seeds, A less B, with tests, cell by cell and pooled over cells.
+
+    With p-values, Holm's correction, and the smallest difference that so many seeds could have shown.
+    """
+    from mpt.cli.render import comparison, comparison_latex, comparison_page
+    from mpt.runs.compare import CompareError
     from mpt.runs.compare import compare as compared
 
-    found = compared(a, b, methods=split(method), against=against, of_class=of_class)
+    if as_json and as_csv:
+        raise CompareError("compare: --json and --csv, should be one of them")
+    if latex is not None and html is not None and latex.resolve() == html.resolve():
+        raise CompareError(f"compare: --latex and --html are both {latex}, should be two files")
+    found = compared(a, b, methods=split(methods), against=against, of_class=of_class)
+    for path, render in ((latex, comparison_latex.as_latex), (html, comparison_page.as_page)):
+        if path is not None:
+            _write(path, render(found))
+            note(f"written: {path}")
     if as_json:
         click.echo(comparison.as_json(found))
         return
     if as_csv:
         click.echo(comparison.as_csv(found), nl=False)
     else:
-        show(comparison.comparison_table(found))
+        comparison.print_comparison(found)
     for name, (here, there) in found.differ.items():
         note(f"{name} is {', '.join(map(str, here))} in A and {', '.join(map(str, there))} in B")
-    for sentence in found.unpaired:
+    for sentence in found.unpaired[:MOST_NOTES]:
         note(f"not paired: {sentence}")
+    if len(found.unpaired) > MOST_NOTES:
+        note(f"not paired: {len(found.unpaired) - MOST_NOTES} more, which --json lists")
+
+
+MOST_NOTES = 5
+"""Of what is not paired, in the terminal."""
+
+
+def _write(path: Path, text: str) -> None:
+    from mpt.runs.compare import CompareError
+
+    try:
+        write_atomically(path, text.encode())
+    except OSError as error:
+        raise CompareError(f"{path}: cannot be written ({error.strerror}), should be a file of yours") from None

@@ -1,17 +1,20 @@
-"""`mpt compare`: paired differences over seeds, run by run."""
+"""`mpt compare`: paired differences and tests over seeds, cell by cell and pooled over cells."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mpt.base.errors import MptError
-from mpt.base.seeds import Difference, Series, paired
+from mpt.base.seeds import Series
 from mpt.base.text import did_you_mean
+from mpt.runs.cellnames import CellName, cell_names
+from mpt.runs.pooling import Pooled, Rows, Stratum, pooled
 from mpt.runs.reader import Run, is_run, read_run
+from mpt.runs.significance import TTest, holm_where_tested, t_test
 from mpt.runs.summary import Figures
 
 _NOT_MATCHED = frozenset({"seeds", "device", "methods", "record", "models"})
@@ -28,12 +31,14 @@ class PairedFigure:
 
     Attributes:
         one, other: their means over these seeds.
-        difference: `one` less `other`, with half the width of its 95% interval.
+        by_seed: `one` less `other`, seed by seed.
+        difference: their mean, its 95% interval, and the paired t-test of it.
     """
 
     one: float
     other: float
-    difference: Difference
+    by_seed: tuple[float, ...]
+    difference: TTest
 
 
 @dataclass(frozen=True)
@@ -48,15 +53,17 @@ class Pair:
         last_f1: of the rare class, in the last of these rounds.
         mean_f1: of the rare class, over all of them.
         balanced: mean recall over all classes, in the last of them.
+        holm: p-value of `mean_f1`, corrected by Holm for all pairs of the comparison; None where there is no test.
     """
 
     cells: tuple[Path, Path]
-    rows: tuple[Series, Series]
+    rows: Rows
     seeds: tuple[int, ...]
     rounds: tuple[int, ...]
     last_f1: PairedFigure
     mean_f1: PairedFigure
     balanced: PairedFigure
+    holm: float | None = None
 
 
 @dataclass(frozen=True)
@@ -64,14 +71,22 @@ class Comparison:
     """What was found.
 
     Attributes:
+        folders: A and B.
         pairs: row by row, cell by cell.
+        names: short ones of the cells of these pairs.
+        pooled: the mean F1 after the departure, for each two rows that several cells have.
         differ: settings in which all cells of A differ from all of B, with both sides' values.
         unpaired: a sentence for each thing that has no counterpart.
+        of_class: whose F1 it is; None: that of the class that departs.
     """
 
+    folders: tuple[Path, Path]
     pairs: tuple[Pair, ...]
+    names: dict[tuple[Path, Path], CellName]
+    pooled: tuple[Pooled, ...]
     differ: dict[str, tuple[list[Any], list[Any]]]
     unpaired: tuple[str, ...]
+    of_class: str | None = None
 
 
 def compare(
@@ -105,10 +120,61 @@ def compare(
     if b is not None:
         differ = differing(ones, others)
         matched = list(_matched(ones, others, set(differ), unpaired.append))
-    pairs = [p for one, other in matched for p in _pairs(one, other, methods, against, of_class, unpaired.append)]
-    if not pairs:
+    found = [
+        (_settings(one), pair)
+        for one, other in matched
+        for pair in _pairs(one, other, methods, against, of_class, unpaired.append)
+    ]
+    if not found:
         raise CompareError(f"compare: nothing could be paired; {'; '.join(unpaired) or 'there are no methods'}")
-    return Comparison(tuple(pairs), differ, tuple(dict.fromkeys(unpaired)))
+    pairs = _once(found, unpaired.append)
+    names = _names([both for both in matched if any(pair.cells == (both[0].path, both[1].path) for pair in pairs)])
+    pairs = _corrected(sorted(pairs, key=lambda pair: names[pair.cells].order))
+    strata: dict[Rows, list[Stratum]] = {}
+    for pair in pairs:
+        strata.setdefault(pair.rows, []).append(Stratum(names[pair.cells].task, pair.mean_f1.by_seed))
+    departs = all(one.rare_name == of_class for one in ones)
+    return Comparison(
+        folders=(a, a if b is None else b),
+        pairs=tuple(pairs),
+        names=names,
+        pooled=pooled(strata),
+        differ=differ,
+        unpaired=tuple(dict.fromkeys(unpaired)),
+        of_class=None if departs else of_class,
+    )
+
+
+def _corrected(pairs: Sequence[Pair]) -> list[Pair]:
+    """With Holm's p-values. The family is all tests of the mean F1 after the departure: each two rows in each cell."""
+    adjusted = holm_where_tested([pair.mean_f1.difference.p for pair in pairs])
+    return [replace(pair, holm=p) for pair, p in zip(pairs, adjusted, strict=True)]
+
+
+def _settings(cell: Run) -> frozenset[tuple[str, Any]]:
+    """What makes a cell that cell: its settings, and its data rather than the place where they were."""
+    data = cell.manifest.get("dataset_fingerprint")
+    apart = _NOT_MATCHED | ({"dataset"} if data else set())
+    return frozenset({*((k, _hashable(v)) for k, v in cell.config.items() if k not in apart), ("data", data)})
+
+
+def _once(found: Sequence[tuple[Any, Pair]], say: Callable[[str], None]) -> list[Pair]:
+    """Without rows of one cell that is there twice, with other methods beside them: it must not count twice."""
+    kept: dict[Any, Pair] = {}
+    for settings, pair in found:
+        first = kept.setdefault((settings, pair.rows), pair)
+        best, other = (pair, first) if len(pair.seeds) > len(first.seeds) else (first, pair)
+        kept[settings, pair.rows] = best
+        if best is not other:
+            say(f"{other.cells[0]} has {pair.rows[0].method} with the settings of {best.cells[0]}, which is taken")
+    return list(kept.values())
+
+
+def _names(matched: Sequence[tuple[Run, Run]]) -> dict[tuple[Path, Path], CellName]:
+    """Of cells, by their folders; a cell that is in several folders, with other methods in each, has one name."""
+    alike = {_settings(one): (one, other) for one, other in matched}
+    names = dict(zip(alike, cell_names(list(alike.values()), _NOT_MATCHED), strict=True))
+    return {(one.path, other.path): names[_settings(one)] for one, other in matched}
 
 
 def cells_of(folder: Path) -> list[Run]:
@@ -230,7 +296,8 @@ def _pair(
         both = [values(*side) for side in some]
         table = np.array([[mine[s] for mine in both] for s in seeds])
         ours, others = table.mean(axis=0).tolist()
-        return PairedFigure(ours, others, paired(table[:, 0] - table[:, 1]))
+        differences = (table[:, 0] - table[:, 1]).tolist()
+        return PairedFigure(ours, others, tuple(differences), t_test(differences))
 
     return Pair(
         (one.path, other.path),
@@ -263,24 +330,52 @@ def _after(figures: Figures, series: Series, departed: int) -> dict[int, set[int
 
 
 def records(comparison: Comparison) -> list[dict[str, Any]]:
-    """One flat record a pair, for JSON and CSV; an interval of a single seed is None."""
+    """One flat record a pair, for JSON and CSV; what a single seed does not have is None."""
     made = []
     for pair in comparison.pairs:
         record: dict[str, Any] = {"a": str(pair.cells[0]), "b": str(pair.cells[1])}
-        for side, row in zip("ab", pair.rows, strict=True):
-            record |= {f"method_{side}": row.method, f"readout_{side}": row.readout}
+        record |= {"cell": str(comparison.names[pair.cells]), **_methods(pair.rows)}
         record |= {"seeds": len(pair.seeds), "rounds": len(pair.rounds), "last_round": pair.rounds[-1]}
         for name, figure in (
             ("last_f1", pair.last_f1),
             ("mean_f1", pair.mean_f1),
             ("balanced_accuracy", pair.balanced),
         ):
-            gap = figure.difference
-            low, high = (None, None) if gap.half is None else (gap.mean - gap.half, gap.mean + gap.half)
-            values = {"a": figure.one, "b": figure.other, "difference": gap.mean, "low": low, "high": high}
-            record |= {f"{name}_{k}": None if v is None or math.isnan(v) else round(v, 6) for k, v in values.items()}
-        made.append(record)
+            values = {"a": _rounded(figure.one), "b": _rounded(figure.other), **_tested(figure.difference)}
+            record |= {f"{name}_{k}": v for k, v in values.items()}
+        made.append(record | {"mean_f1_holm": _rounded(pair.holm, "g")})
     return made
+
+
+def pooled_records(comparison: Comparison) -> list[dict[str, Any]]:
+    """One flat record a pooled test, for JSON."""
+    return [
+        {
+            **_methods(one.rows),
+            "over": one.over,
+            "cells": one.cells,
+            "n": one.test.n,
+            **{f"mean_f1_{k}": v for k, v in _tested(one.test).items()},
+            "mean_f1_holm": _rounded(one.holm, "g"),
+        }
+        for one in comparison.pooled
+    ]
+
+
+def _methods(rows: Rows) -> dict[str, str]:
+    (one, mine), (other, theirs) = rows
+    return {"method_a": one, "readout_a": mine, "method_b": other, "readout_b": theirs}
+
+
+def _tested(test: TTest) -> dict[str, float | None]:
+    low, high = (None, None) if test.half is None else (test.mean - test.half, test.mean + test.half)
+    values = {"difference": test.mean, "low": low, "high": high, "smallest": test.smallest}
+    return {**{k: _rounded(v) for k, v in values.items()}, "p": _rounded(test.p, "g")}
+
+
+def _rounded(value: float | None, kind: str = "f") -> float | None:
+    """To six places, or to six figures, which a p-value needs."""
+    return None if value is None or math.isnan(value) else float(f"{value:.6{kind}}")
 
 
 def _hashable(value: Any) -> Any:
