@@ -314,3 +314,38 @@ def test_the_defaults_are_the_papers():
         "batch_size": 64,
         "augment": "none",
     }
+
+
+def test_local_steps_stand_in_place_of_epochs():
+    """Seven steps are an epoch of four batches and three of the next, in the order that two epochs have."""
+    seven = trained(TrainingSettings(batch_size=32, local_steps=7))[0]
+    two = trained(TrainingSettings(batch_size=32, epochs=2))[0]
+    counted = [int(m.state_dict()["backbone.layers.1.num_batches_tracked"]) for m in (seven, two)]
+    assert counted == [7, 8]
+    eight = trained(TrainingSettings(batch_size=32, local_steps=8, epochs=1))[0]
+    assert same_state(eight.state_dict(), two.state_dict())
+    alone = small()
+    before = copied(alone)
+    images, labels = stripes(1, seed=1)
+    train(alone, images, labels, TrainingSettings(local_steps=5), generator=generator(0, "training", 1, 0))
+    assert same_state(alone.state_dict(), before)
+
+
+def test_fedprox_is_the_gradient_of_its_penalty():
+    """A step of a loss that has the penalty in it gives the same parameters; a strong pull keeps the model near."""
+    settings = TrainingSettings(batch_size=100, local_steps=3, prox=0.3, momentum=0.5)
+    pulled, _ = trained(settings)
+    start, model = small(), small()
+    towards = [p.detach().clone() for p in start.parameters()]
+
+    def with_penalty(logits, labels, counts):
+        gaps = [((p - q) ** 2).sum() for p, q in zip(model.parameters(), towards, strict=True)]
+        return nn.functional.cross_entropy(logits, labels) + 0.15 * torch.stack(gaps).sum()
+
+    images, labels = stripes(100, seed=1)
+    plain = dataclasses.replace(settings, prox=0.0)
+    train(model, images, labels, plain, generator=generator(0, "training", 1, 0), loss=with_penalty)
+    for mine, theirs in zip(pulled.parameters(), model.parameters(), strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-6)
+    free, _ = trained(plain)
+    assert not torch.allclose(pulled.head.weight, free.head.weight)

@@ -1,0 +1,115 @@
+"""The rule by which a regime is called the paper's, on numbers that are known."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the extra sim is not installed")
+
+from mpt.experiments.cells import CellStore
+from mpt.experiments.exhibits import made
+from mpt.experiments.plans import FIRST_SEED, PAPER, QUICK, REGIMES, Grid
+from mpt.experiments.regime_exhibits import nearest, regime_table2_wanted, uneven_wanted
+from mpt.experiments.regimes import JUDGES, SUDDEN, chosen, paper_shares, ranking, regimes_wanted
+from mpt.experiments.results import Results
+from mpt.experiments.sets import parse_sources
+from mpt.runs.tables import COLUMNS, FORMAT, Tables
+
+DATA = ("nuimages=road?train=12&test=6:truck/bus",)
+
+
+def results(path=Path("none"), scale=QUICK):
+    return Results(Grid(scale, parse_sources(DATA, stand_ins=False), 1), CellStore(path))
+
+
+def finish(results, wanted, f1, drift):
+    """A cell in which a method's F1 in a round is `f1(method, round)`."""
+    cell = results.grid.cell(wanted)
+    folder = results.store.folder(cell)
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(cell.config.to_toml())
+    classes = list(results.grid.dataset("nuimages").classes)
+    manifest = {"format": FORMAT, "classes": classes, "rare": cell.rare, "device": "a machine", "finished": True}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    rounds = range(cell.config.depart_at, cell.config.rounds + 1)
+    name = classes[cell.rare]
+
+    def record(table, **values):
+        known = {"seed": FIRST_SEED, "readout": "mahalanobis", "class": name, "label": name, "predicted": name}
+        return {
+            c: values.get(c, known.get(c, None if k.may_be_empty else k.kind(1))) for c, k in COLUMNS[table].items()
+        }
+
+    metrics = tuple(
+        record("metrics", round=n, method=m, f1=f1(m, n)) for n in rounds for m in cell.config.methods
+    )  # fmt: skip
+    steps = tuple(
+        record("diagnostics", round=n, method="", step_references=drift, step_rare=drift, step_rounds=1)
+        for n in rounds
+    )  # fmt: skip
+    Tables(metrics=metrics, diagnostics=steps).write(folder)
+
+
+def like_the_paper(method, number, *, off=0.0):
+    """At the last round the paper's shares of an oracle of .5, but for `off`; frozen falls on a straight line."""
+    shares = paper_shares("nuimages")
+    if method == "frozen":
+        end = shares["frozen"] + off
+        return 0.5 * (1 - (1 - end) * (number - QUICK.depart_at) / (QUICK.rounds - QUICK.depart_at))
+    return 0.5 * (shares[method] + off if method in shares else 1.0)
+
+
+def test_the_papers_figures_are_its_table_2_over_its_oracle():
+    shares = paper_shares("nuimages")
+    assert shares == pytest.approx(
+        {"frozen": 0.210 / 0.510, "sdc": 0.436 / 0.510, "ldc": 0.425 / 0.510, "icarl": 0.419 / 0.510,
+         "ccvr": 0.433 / 0.510, SUDDEN: 0.0}
+    )  # fmt: skip
+    assert set(JUDGES) | {SUDDEN} == set(shares)
+
+
+def test_the_grid_is_every_regime_with_every_tuning_class_and_new_seeds():
+    grid = results(scale=PAPER)
+    wanted = regimes_wanted(grid)
+    assert [w.regime for w in wanted] == list(REGIMES)
+    assert len(REGIMES) >= 10
+    configs = [grid.grid.cell(w).config for w in wanted]
+    assert {c.rare for c in configs} == {"bus"}
+    assert {(c.first_seed, c.seeds, c.eval_every) for c in configs} == {(FIRST_SEED, 1, 1)}
+    assert len({grid.grid.cell(w).key for w in wanted}) == len(wanted)
+
+
+def test_the_nearest_is_chosen_and_ours_have_no_say(tmp_path):
+    grid = results(tmp_path)
+    near, far = regimes_wanted(grid)
+    assert chosen(grid) is None
+    assert regime_table2_wanted(grid) == uneven_wanted(grid) == []
+    finish(grid, near, lambda m, n: like_the_paper(m, n, off=0.3), 2.0)
+    assert chosen(grid) is None, "a grid that is not whole chooses none of those that are missing"
+    finish(grid, far, lambda m, n: 0.0 if m.startswith("mpt") else like_the_paper(m, n, off=0.1), 0.5)
+    ranked = ranking(results(tmp_path))
+    assert [one.name for one in ranked] == [far.regime, near.regime]
+    six = np.array([0.1] * 5 + [ranked[0].cells[0].shares[SUDDEN]])
+    assert ranked[0].distance == pytest.approx(float(np.sqrt(np.mean(six**2))))
+    assert ranked[0].cells[0].drift == 0.5
+    again = results(tmp_path)
+    assert nearest(again).grid.regime == far.regime
+    assert nearest(again, 1).grid.regime == near.regime
+    figure = made("regimes", again)
+    assert figure.panels[0].drawing.marked == (0.5, "nearest to the paper")
+    assert f"Nearest to the paper: {far.regime}" in " ".join(figure.notes)
+    wanted = regime_table2_wanted(again)
+    assert {w.regime for w in wanted} == {far.regime}
+    assert {again.grid.cell(w).config.backbone for w in wanted} == {REGIMES[far.regime].get("backbone", "cnn3")}
+    for name in ("table2-regime", "claims-regime", "uneven"):
+        assert "Missing: " in " ".join(made(name, again).notes)
+
+
+def test_a_regime_whose_oracle_is_too_low_is_not_ranked(tmp_path):
+    grid = results(tmp_path)
+    for one in regimes_wanted(grid):
+        finish(grid, one, lambda m, n: 0.3 * like_the_paper(m, n), 1.0)
+    assert all(np.isinf(one.distance) for one in ranking(grid))
+    assert chosen(grid) is None
