@@ -16,11 +16,7 @@ from mpt.scenario import PlanError
 from tests.federation.test_engine import Spy, same, without_seconds
 
 ROW = "stop-at-departure"
-PLAN = Plan(
-    rare=2, methods=(ROW,), vehicles=4, remaining=0.1, rounds=4, depart_at=2, eval_every=1, epochs=1, engine="plain"
-)
-
-pytestmark = pytest.mark.usefixtures("two_threads")
+PLAN = Plan(rare=2, methods=(ROW,), vehicles=4, remaining=0.1, rounds=4, depart_at=2, eval_every=1, epochs=1)
 
 
 @pytest.fixture(scope="module")
@@ -94,12 +90,21 @@ def test_several_seeds_together_give_what_each_gives_alone(dataset):
         assert list(map(without_seconds, rows)) == list(map(without_seconds, run(dataset, plan)))
 
 
-def test_those_who_stay_need_nothing_to_train_on(dataset):
-    """Vehicles without a sample but of the rare class can measure it, and could not train."""
-    empty = replace(PLAN, methods=(ROW,), events="leave 0 after 2, leave 1 after 2")
-    assert len(run(dataset, empty)) == 4
+def test_who_takes_part_after_the_departure_needs_nothing_to_train_on(dataset, tmp_path):
+    path = tmp_path / "parts.py"
+    path.write_text(
+        "import numpy as np\n"
+        "def parts(request):\n"
+        "    rare = np.flatnonzero(request.labels == request.rare)\n"
+        "    others = np.flatnonzero(request.labels != request.rare)\n"
+        "    return {0: np.append(others[::2], rare[:2]), 1: others[:0], 2: np.append(others[1::2], rare[2:])}\n"
+    )
+    plan = replace(PLAN, partition=f"{path}:parts", vehicles=None, participation=0.5, rounds=10, eval_every=5)
+    with pytest.raises(PlanError, match=r"round \d+: no vehicle that takes part has a sample to train on"):
+        run(dataset, replace(plan, methods=("frozen",)))
+    assert [row.round for row in run(dataset, plan)] == [2, 5, 10]
     with pytest.raises(PlanError, match="nobody is left in round 3"):
-        run(dataset, replace(empty, events=f"{empty.events}, leave 2 after 2"))
+        run(dataset, replace(plan, events="leave 0 after 2, leave 1 after 2"))
 
 
 def test_a_training_that_stops_departs():

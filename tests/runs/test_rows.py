@@ -11,8 +11,6 @@ from mpt.runs.simulate import simulate
 CALIBRATED = "ccvr(shrink=20, rectify=True, standardise=True, fresh=True, virtual=50, epochs=2)"
 ROWS = ("mean-shift", "dpcr", "dpcr:ncm", "stop-at-departure", CALIBRATED, "frozen", "oracle-train")
 
-pytestmark = pytest.mark.usefixtures("two_threads")
-
 
 def test_they_run_and_follow_the_class(tmp_path):
     config = make_config(

@@ -1,4 +1,4 @@
-"""DPCR (ICML 2025, arXiv 2503.05423): a departed class's Gram matrix and sum under a linear map, and a ridge classifier.
+"""DPCR (ICML 2025, arXiv 2503.05423): a departed class's Gram and sum under a linear map, and a ridge classifier.
 
 Its paper chains the map task by task. Here it goes direct from the departure-time model to the current one.
 """

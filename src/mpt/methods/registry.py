@@ -114,8 +114,8 @@ def find_on_fleet(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float =
         raise MethodError(f"method: {name!r} is there to compare with on one machine, it knows what no server knows")
     if find_training(method.training).stops:
         raise MethodError(
-            f"method: {name!r} reads the training {method.training!r}, which stops at the departure; a fleet trains on, "
-            "should be a training that does"
+            f"method: {name!r} reads the training {method.training!r}, which stops at the departure; a fleet trains "
+            "on, should be a training that does"
         )
     try:
         Traits.of(method)
