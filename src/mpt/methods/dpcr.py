@@ -45,7 +45,7 @@ def shift_map(gram: Floats, cross: Floats, ridge: float) -> Floats:
     """P = (G + lambda I)^-1 X, (d, d): ridge regression from old features to new ones, uncentred and unweighted."""
     if not np.trace(gram) > 0:
         return np.eye(len(gram))
-    made: Floats = np.linalg.solve(ridged(gram, ridge), cross)
+    made: Floats = np.linalg.solve(ridged(gram, ridge), cross).astype(np.float64)
     return made
 
 

@@ -32,7 +32,7 @@ METHODS: Extensions[Method] = Extensions(
         "sdc:all": Builtin(partial(drift.Sdc, "sdc:all", budget="all"), "the same from all samples on vehicles"),
         "ldc": Builtin(drift.Ldc, "prototype under a linear map fitted to the remaining samples"),
         "ldc:all": Builtin(partial(drift.Ldc, "ldc:all", budget="all"), "the same from all samples on vehicles"),
-        "dpcr": Builtin(Dpcr, "ridge classifier from class Grams, the departed one's under a linear map"),
+        "dpcr": Builtin(Dpcr, "ridge classifier from class Grams, the departed one's under a map"),
         "dpcr:ncm": Builtin(partial(Dpcr, "dpcr:ncm", classifier=False), "prototype under the map of dpcr"),
         "mean-shift": Builtin(simple.MeanShift, "prototype moved as the other classes' are on average"),
         "frozen": Builtin(simple.Frozen, "prototype as it was at departure"),
