@@ -25,7 +25,7 @@ from mpt.runs.export import deployable
 from mpt.runs.models import ModelFolder
 from mpt.runs.reader import read_run
 
-METHODS = ("fedavg", "ccvr", "icarl", "frozen", "mpt", "mpt-lite", "mpt-x", "oracle-train")
+METHODS = ("fedavg", "ccvr", "icarl", "frozen", "dpcr", "stop-at-departure", "mpt", "mpt-lite", "mpt-x", "oracle-train")
 SETTINGS = {
     "dataset": "road?train=30&test=12",
     "image_size": 28,
@@ -179,7 +179,7 @@ def test_models_can_be_left_out(run, tmp_path):
 
 
 def test_they_are_kept_once_and_take_what_was_expected(run):
-    """Before the departure held-out and continued training are one model."""
+    """Before the departure held-out, continued and stopped training are one model."""
     _, folder, _ = run
     kept = ModelFolder.of(folder)
     assert sorted(path.name for path in kept.path.iterdir()) == [
@@ -191,7 +191,7 @@ def test_they_are_kept_once_and_take_what_was_expected(run):
     assert last.trainings["fedavg"] == "continued"
     size = read_run(folder).manifest["model_bytes"]
     readouts = sum(8 * (w.numel() + b.numel()) for w, b in last.readouts.values())
-    assert 2 * 3 * size < kept.size < 2 * 3 * size + 4 * readouts + 200_000
+    assert 2 * 4 * size < kept.size < 2 * 4 * size + 4 * readouts + 200_000
     assert set(last.readouts) == {Series(m, r) for m in METHODS for r in _readouts(m)}
 
 

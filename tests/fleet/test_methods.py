@@ -27,6 +27,8 @@ pytestmark = pytest.mark.usefixtures("one_thread", "in_float32")
 
 ALONE = {"oracle", "oracle-train", "oracle-train:outward", "live", "fedavg:live"}
 """They know what no server knows."""
+STOPS = {"stop-at-departure"}
+"""Their training ends; a fleet's does not."""
 OTHER = {"mpt-lite:one-message"}
 """On a fleet last round's span, on one machine that of the round last read out: the departure's differ."""
 
@@ -69,7 +71,7 @@ def on_one_machine(dataset, method, rounds):
     return noted.given
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - ALONE - OTHER))
+@pytest.mark.parametrize("name", sorted(set(METHODS) - ALONE - STOPS - OTHER))
 def test_it_gives_what_it_gives_on_one_machine(dataset, name):
     running = server(dataset, everybody(new_vehicles(dataset)), name)
     rounds = list(running.rounds(ROUNDS))
@@ -95,6 +97,12 @@ def test_it_gives_what_it_gives_on_one_machine(dataset, name):
 @pytest.mark.parametrize("name", sorted(ALONE))
 def test_what_no_server_knows_is_refused(name):
     with pytest.raises(FleetError, match="no server knows"):
+        Tracker(num_classes=3, dim=4, method=name)
+
+
+@pytest.mark.parametrize("name", [*sorted(STOPS), "mpt(training='stopped')"])
+def test_a_training_that_stops_is_refused(name):
+    with pytest.raises(FleetError, match="stops at the departure; a fleet trains on"):
         Tracker(num_classes=3, dim=4, method=name)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import mpt
 from mpt.methods import METHODS, MethodError, Traits, find_method, find_part
-from mpt.methods.ccvr import calibrate, class_moments, draw, gaussians
+from mpt.methods.ccvr import calibrate, class_moments, draw, gaussians, pooled, shrunk
 from mpt.methods.drift import drift_weights
 from mpt.methods.icarl import Cosine
 from mpt.methods.simple import Linear
@@ -27,7 +27,7 @@ def test_every_method_answers_with_a_prototype_or_a_readout():
             assert outcome.shape == (D,)
             assert np.isfinite(outcome).all()
         knows_nothing = name in {"fedavg", "fedavg:live", "fedlc", "oracle", "oracle-train", "live", "frozen"}
-        knows_nothing |= name == "oracle-train:outward"
+        knows_nothing |= name in {"oracle-train:outward", "stop-at-departure"}
         assert (now.cost.bytes_up == 0) == knows_nothing
 
 
@@ -95,6 +95,105 @@ def test_ldc_from_all_samples_finds_a_linear_drift():
     truth = fleet.after[fleet.labels == RARE].mean(axis=0)
     found = fleet.run(find_method("ldc:all"))[0]
     assert np.linalg.norm(found - truth) < 0.05 * np.linalg.norm(truth)
+
+
+def test_mean_shift_follows_a_common_translation():
+    fleet = Fleet(drift=0.0)
+    fleet.after = fleet.before + np.arange(D)
+    truth = fleet.after[fleet.labels == RARE].mean(axis=0)
+    found, now = fleet.run(find_method("mean-shift"))
+    np.testing.assert_allclose(found, truth, rtol=1e-5)
+    assert now.cost.messages == 1
+    nobody = Fleet(remaining=0)
+    nobody.after = nobody.before + np.arange(D)
+    np.testing.assert_allclose(nobody.run(find_method("mean-shift"))[0], truth, rtol=1e-5)
+
+
+def test_mean_shift_leaves_out_classes_that_are_no_longer_measured():
+    fleet, method = Fleet(), find_method("mean-shift")
+    state = method.depart(fleet.now(departed=False))
+    assert state.classes.tolist() == [0, 1, 3, 4]
+    ways = {0: 1.0, 1: 2.0, 3: 6.0, 4: 100.0}
+    for c, way in ways.items():
+        fleet.after[fleet.labels == c] = fleet.before[fleet.labels == c] + way
+    fleet.owner[fleet.labels == 4] = 3
+    found = method.track(state, fleet.now(departed=True))[1]
+    np.testing.assert_allclose(found, state.prototype + 3, rtol=1e-5)
+    fleet.owner[:] = 3
+    fleet.owner[fleet.labels == RARE] = 0
+    np.testing.assert_array_equal(method.track(state, fleet.now(departed=True))[1], state.prototype)
+
+
+def ccvr_as_it_was(context, method):
+    """CCVR's head without the arguments that were added to it, written out."""
+    stats = context.report(context.request(scatter=False))
+    origin = stats.overall_mean.astype(np.float32).astype(np.float64)
+    told = context.total(method.moments, origin=origin)
+    seconds = np.zeros((CLASSES, D, D))
+    rows, columns = np.tril_indices(D)
+    seconds[:, rows, columns] = seconds[:, columns, rows] = told["seconds"]
+    classes = gaussians(stats.counts.astype(np.float64), told["sums"], seconds, origin)
+    features = np.concatenate([draw(*classes[c], method.virtual, context.rng) for c in classes])
+    labels = np.repeat(np.array(list(classes), dtype=np.int64), method.virtual)
+    return calibrate(Linear(*context.head), features, labels, context.rng, method)
+
+
+def test_ccvr_without_arguments_is_as_it_was_bit_for_bit():
+    found = Fleet(drift=0.3).run(find_method("ccvr"))[0]
+    fleet = Fleet(drift=0.3)
+    fleet.now(departed=False)
+    expected = ccvr_as_it_was(fleet.now(departed=True), find_method("ccvr"))
+    np.testing.assert_array_equal(found.weight, expected.weight)
+    np.testing.assert_array_equal(found.bias, expected.bias)
+    other = Fleet(drift=0.3).run(find_method("ccvr(shrink=5)"))[0]
+    assert not np.array_equal(other.weight, expected.weight)
+
+
+def test_ccvr_shrinks_towards_the_pooled_covariance_by_counts():
+    rng = np.random.default_rng(0)
+    samples = {0: rng.standard_normal((200, 4)), 1: rng.standard_normal((4, 4)) * 3}
+    counts = np.array([200.0, 4.0, 0.0])
+    classes = {c: (x.mean(axis=0), np.cov(x.T)) for c, x in samples.items()}
+    around = np.concatenate([x - x.mean(axis=0) for x in samples.values()])
+    common = around.T @ around / (204 - 2)
+    np.testing.assert_allclose(pooled(classes, counts), common, rtol=1e-12)
+    made = shrunk(classes, counts, 12.0)
+    np.testing.assert_allclose(made[1][1], 0.25 * classes[1][1] + 0.75 * common, rtol=1e-12)
+    np.testing.assert_allclose(made[0][1], 200 / 212 * classes[0][1] + 12 / 212 * common, rtol=1e-12)
+    np.testing.assert_array_equal(made[1][0], classes[1][0])
+    for wrong in ("-1", "'few'"):
+        with pytest.raises(MethodError, match="should be a number of samples, at least 0"):
+            find_method(f"ccvr(shrink={wrong})")
+
+
+@pytest.mark.parametrize("arguments", ["rectify=True", "standardise=True", "fresh=True"])
+def test_ccvr_trains_on_what_its_arguments_say(arguments, monkeypatch):
+    """What is handed to the calibration, and what becomes of what it gives."""
+    seen = {}
+
+    def noted(head, features, labels, rng, method):
+        seen.update(head=head, features=features)
+        return head
+
+    monkeypatch.setattr("mpt.methods.ccvr.calibrate", noted)
+    Fleet(drift=0.3).run(find_method("ccvr"))
+    plain = dict(seen)
+    found, now = Fleet(drift=0.3).run(find_method(f"ccvr({arguments})"))
+    weight, bias = now.head
+    assert plain["features"].min() < 0
+    if "rectify" in arguments:
+        np.testing.assert_array_equal(seen["features"], plain["features"].clip(min=0))
+    if "standardise" in arguments:
+        fleet = Fleet(drift=0.3)
+        there = fleet.owner != 3
+        around = [fleet.after[there & (fleet.labels == c)] for c in range(CLASSES)]
+        around = np.concatenate([x - x.mean(axis=0) for x in around])
+        scale = np.sqrt(np.sum(around**2, axis=0) / (there.sum() - CLASSES))
+        np.testing.assert_allclose(seen["features"] * scale, plain["features"], rtol=1e-4)
+        np.testing.assert_allclose(seen["head"].weight, weight * scale, rtol=1e-4)
+    expected = (np.zeros_like(weight), np.zeros_like(bias)) if "fresh" in arguments else (weight, bias)
+    np.testing.assert_allclose(found.weight, expected[0], rtol=1e-12)
+    np.testing.assert_array_equal(found.bias, expected[1])
 
 
 def test_ccvr_pools_covariances_exactly():

@@ -33,7 +33,10 @@ from tests.runs.test_simulate import DIES_WHEN_A_FILE_IS_REPLACED
 from tests.runs.test_simulate import small as unrecorded
 
 EXAMPLE = f"{Path(__file__).parents[2] / 'examples' / 'my_method.py'}:MyMethod"
-OWN = ("fedavg", "fedlc", "ccvr", "icarl", "sdc", "ldc:all", "mpt", "mpt-lite", "oracle", "oracle-train", "live")
+OWN = (
+    "fedavg", "fedlc", "ccvr", "icarl", "sdc", "ldc:all", "dpcr", "mpt", "mpt-lite", "oracle", "oracle-train", "live",
+    "stop-at-departure",
+)  # fmt: skip
 
 
 def small(*methods, **settings):

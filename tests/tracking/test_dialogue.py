@@ -13,7 +13,9 @@ from mpt.tracking.prototypes import readout_of
 from tests.tracking.fleets import RARE, C, D, Fleet, paper_fleet, whats
 
 OTHER = 4
-METHODS = ["frozen", "sdc", "ldc:all", "icarl", "mpt-lite", "mpt:trained", "remaining-mean"]
+METHODS = [
+    "frozen", "sdc", "ldc:all", "icarl", "mpt-lite", "mpt:trained", "remaining-mean", "mean-shift", "dpcr:ncm",
+]  # fmt: skip
 
 
 def answers(fleet, question, vehicles, *, lacking=(), **changed):
@@ -105,6 +107,9 @@ def test_any_disorder_is_survived(method):
         ("mpt:outward", 1, 1),
         ("mpt-lite", 2, 2),
         ("ccvr", 2, 2),
+        ("mean-shift", 1, 1),
+        ("dpcr:ncm", 1, 2),
+        ("dpcr", 2, 3),
     ],
 )
 def test_how_often_a_method_asks(method, announced, silent):

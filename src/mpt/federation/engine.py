@@ -83,7 +83,7 @@ def _train_together(federations: Sequence["Federation"], states: Sequence[Federa
     jobs = [f.jobs(state) for f, state in zip(federations, states, strict=True)]
     first = federations[0]
     with precisely(first.plan.precision):
-        models = iter(first.train(first.model, [job for some in jobs for job in some.values()]))
+        models = iter(first.work([job for some in jobs for job in some.values()]))
     return [f.made(some, islice(models, len(some))) for f, some in zip(federations, jobs, strict=True)]
 
 
@@ -254,15 +254,21 @@ class Federation:
     def advance(self, state: FederationState) -> tuple[FederationState, list[Measurement]]:
         """The next round, and its rows in the order of the methods; none where the plan does not read it out."""
         jobs = self.jobs(state)
-        return self.finish(state, self.made(jobs, self.train(self.model, list(jobs.values()))))
+        return self.finish(state, self.made(jobs, self.work(list(jobs.values()))))
+
+    def work(self, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
+        """What the trainer makes of the jobs; where every training has stopped there are none, and it rests."""
+        return self.train(self.model, jobs) if jobs else []
 
     def jobs(self, state: FederationState) -> dict[JobKey, Job]:
-        """What is to be trained in the next round; trainings that do not differ share a job."""
+        """What is to be trained in the next round; trainings that do not differ share a job, stopped ones have none."""
         number = state.round + 1
         if number > self.plan.rounds:
             raise PlanError(f"round: {number}, but the plan has {self.plan.rounds}")
         jobs = {}
         for training in self.trainings:
+            if self.presence.stopped(training, number):
+                continue
             key = self._key(state, training)
             samples = self.without_rare if key.held_out else self.vehicles
             chosen = {v: samples[v] for v in key.who}
@@ -280,8 +286,13 @@ class Federation:
         return made
 
     def trained(self, state: FederationState, trained: NewModels) -> FederationState:
-        """The next round before any method has looked at it: enough to go on training."""
-        return FederationState(state.round + 1, {t: trained[self._key(state, t)] for t in self.trainings})
+        """The next round before any method has looked at it: enough to go on training. Stopped models stay."""
+        number = state.round + 1
+        models = {
+            t: state.models[t] if self.presence.stopped(t, number) else trained[self._key(state, t)]
+            for t in self.trainings
+        }
+        return FederationState(number, models)
 
     def begin(self, state: FederationState, trained: NewModels) -> None:
         """Before `finish`: on a GPU, begin to embed what the next round is read out of."""
@@ -315,7 +326,7 @@ class Federation:
         return evaluate(self.plan, number, self.methods, seen, states, anchors)
 
     def participants(self, training: str, number: int) -> tuple[int, ...]:
-        """The vehicles that train in this round."""
+        """The vehicles that train in this round, where the training has not stopped."""
         here = self.presence.here(training, number)
         return participants(here, self.plan.participation, seed=self.plan.seed, round=number)
 
@@ -331,6 +342,8 @@ class Federation:
     def _seen(self, number: int, models: Mapping[str, Model], earlier: Mapping[str, Model]) -> dict[str, ServerView]:
         """What the server sees of each training; trainings that do not differ share it."""
         self._earlier = {m.handle: self._features(m) for m in earlier.values()}
+        for kept in self._earlier.values():
+            kept.forget()
         features = {m.handle: self._features(m) for m in models.values()}
         self._begun.clear()
         current = {t: features[models[t].handle] for t in self.trainings}
@@ -377,6 +390,8 @@ class Federation:
                 labels = [self.labels[v] for v in self.participants(training, number)]
                 if not labels:
                     raise PlanError(f"events: nobody is left in round {number}, at least one vehicle should be there")
+                if self.presence.stopped(training, number):
+                    continue
                 held_out = self.presence.holds_out(training, number)
                 if not any(np.any(mine != self.plan.rare) if held_out else len(mine) for mine in labels):
                     raise PlanError(f"round {number}: no vehicle that takes part has a sample to train on")

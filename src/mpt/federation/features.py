@@ -94,6 +94,11 @@ class Features:
         self._rare_mean = rare.mean(dim=0)
         self._vehicles |= dict(zip(new, rows, strict=True))
 
+    def forget(self) -> None:
+        """Give up what vehicles have answered: a model that outlives its round is asked anew in the next."""
+        self._reports.clear()
+        self._crosses.clear()
+
     def embed_vehicles(self, vehicles: Sequence[int]) -> None:
         """Embed the samples of several vehicles, together."""
         new = [v for v in vehicles if v not in self._vehicles]

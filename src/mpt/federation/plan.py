@@ -53,7 +53,7 @@ class FederationSettings:
     depart_at: int = setting(15, "the last round with the departing vehicle", least=1)
     events: str = setting("", "vehicles that join or leave besides, such as 'leave 3 after 20, join 4 at 30'")
     eval_every: int = setting(5, "read the methods out in every so many rounds", least=1)
-    slow_every: int | None = setting(None, "the same for ccvr and ldc; default: as the others", least=1)
+    slow_every: int | None = setting(None, "the same for ccvr, ldc and dpcr; default: as the others", least=1)
     epochs: int = like(TrainingSettings, "epochs", least=1)
     lr: float = like(TrainingSettings, "lr")
     batch_size: int = like(TrainingSettings, "batch_size")

@@ -34,6 +34,10 @@ class Presence:
         """Whether the remaining samples are held out of this round."""
         return find_training(training).holds_out and self.gone(training, number)
 
+    def stopped(self, training: str, number: int) -> bool:
+        """Whether nothing is trained in this round: the training ended with the departure."""
+        return find_training(training).stops and self.gone(training, number)
+
     def here(self, training: str, number: int) -> tuple[int, ...]:
         """The vehicles that are there in this round."""
         return present(self.vehicles, self.events(training), number)

@@ -1,5 +1,6 @@
 """CCVR (Luo et al., NeurIPS 2021): retrain the head on virtual features drawn from each class's Gaussian."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,6 +9,7 @@ import numpy as np
 from mpt.core.validation import Floats, Ints
 from mpt.methods.method import RoundContext
 from mpt.methods.simple import Linear
+from mpt.methods.trainings import MethodError
 from mpt.protocol.local import Local
 from mpt.protocol.parts import Asked, on_vehicle
 
@@ -29,6 +31,22 @@ def gaussians(counts: Floats, sums: Floats, seconds: Floats, origin: Floats) -> 
         mean = sums[c] / counts[c]
         made[int(c)] = (mean + origin, (seconds[c] - counts[c] * np.outer(mean, mean)) / (counts[c] - 1))
     return made
+
+
+def pooled(classes: Mapping[int, tuple[Floats, Floats]], counts: Floats) -> Floats:
+    """(d, d): the pooled within-class covariance, sum (N_c - 1) S_c / sum (N_c - 1)."""
+    shares = np.array([counts[c] - 1 for c in classes])
+    made: Floats = np.tensordot(shares / shares.sum(), np.stack([s for _, s in classes.values()]), axes=1)
+    return made
+
+
+def shrunk(
+    classes: Mapping[int, tuple[Floats, Floats]], counts: Floats, shrink: float
+) -> dict[int, tuple[Floats, Floats]]:
+    """Each class's covariance moved towards the pooled one: (1 - w) S_c + w S with w = shrink / (shrink + N_c)."""
+    common = pooled(classes, counts)
+    shares = {c: shrink / (shrink + counts[c]) for c in classes}
+    return {c: (mean, (1 - shares[c]) * own + shares[c] * common) for c, (mean, own) in classes.items()}
 
 
 def draw(mean: Floats, covariance: Floats, count: int, rng: np.random.Generator) -> Floats:
@@ -58,7 +76,17 @@ def calibrate(head: Linear, features: Floats, labels: Ints, rng: np.random.Gener
 
 @dataclass(frozen=True)
 class Ccvr:
-    """Classifier calibration with virtual representations, from the statistics of the samples that are there."""
+    """Classifier calibration with virtual representations, from the statistics of the samples that are there.
+
+    Attributes:
+        virtual: features drawn of each class.
+        epochs, batch_size, lr, momentum, weight_decay: of the calibration.
+        shrink: in samples, how far the covariance of a class with few is moved towards the pooled one (`shrunk`).
+        rectify: negative virtual features are 0, as features behind a ReLU are.
+        standardise: the head is calibrated on features divided by their pooled standard deviation within classes; what
+            comes of it is a head for the features as they are.
+        fresh: the calibration begins with a head of zeros, not with the trained one.
+    """
 
     slow: ClassVar[bool] = True
     trains: ClassVar[bool] = True
@@ -71,6 +99,14 @@ class Ccvr:
     lr: float = 0.01
     momentum: float = 0.9
     weight_decay: float = 1e-5
+    shrink: float = 0.0
+    rectify: bool = False
+    standardise: bool = False
+    fresh: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.shrink, int | float) or not 0 <= self.shrink < np.inf:
+            raise MethodError(f"shrink: {self.shrink!r}, should be a number of samples, at least 0")
 
     def depart(self, context: RoundContext) -> None:
         """Nothing is kept."""
@@ -84,10 +120,20 @@ class Ccvr:
         seconds = np.zeros((context.num_classes, d, d))
         rows, columns = np.tril_indices(d)
         seconds[:, rows, columns] = seconds[:, columns, rows] = told["seconds"]
-        classes = gaussians(stats.counts.astype(np.float64), told["sums"], seconds, origin)
-        features = np.concatenate([draw(*classes[c], self.virtual, context.rng) for c in classes])
+        counts = stats.counts.astype(np.float64)
+        classes = gaussians(counts, told["sums"], seconds, origin)
+        drawn_from = shrunk(classes, counts, self.shrink) if self.shrink else classes
+        features = np.concatenate([draw(*drawn_from[c], self.virtual, context.rng) for c in classes])
+        if self.rectify:
+            features = features.clip(min=0)
         labels = np.repeat(np.array(list(classes), dtype=np.int64), self.virtual)
-        return None, calibrate(Linear(*context.head), features, labels, context.rng, self)
+        head = Linear(*(np.zeros_like(array) for array in context.head)) if self.fresh else Linear(*context.head)
+        if not self.standardise:
+            return None, calibrate(head, features, labels, context.rng, self)
+        scale = np.sqrt(pooled(classes, counts).diagonal().clip(min=0))
+        scale = np.where(scale > 0, scale, 1.0)
+        made = calibrate(Linear(head.weight * scale, head.bias), features / scale, labels, context.rng, self)
+        return None, Linear(made.weight / scale, made.bias)
 
     @on_vehicle(counts=("C",), sums=("C", "d"), seconds=("C", "d*"))
     def moments(self, asked: Asked, local: Local) -> dict[str, Floats]:

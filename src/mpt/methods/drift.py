@@ -23,6 +23,19 @@ def _pairs(local: Local, budget: Budget, departed: int) -> tuple[Floats, Floats]
     return local.earlier()[chosen], local.features[chosen]
 
 
+def pair_products(earlier: Floats, current: Floats) -> dict[str, Floats]:
+    """Of samples under two models, z (n, d) and h (n, d): the lower triangle of sum z z^T, and sum z h^T."""
+    return {"gram": (earlier.T @ earlier)[np.tril_indices(earlier.shape[1])], "cross": earlier.T @ current}
+
+
+def whole(triangle: Floats, dim: int) -> Floats:
+    """(d, d): the symmetric matrix of a lower triangle (d (d + 1) / 2,)."""
+    rows, columns = np.tril_indices(dim)
+    made = np.zeros((dim, dim))
+    made[rows, columns] = made[columns, rows] = triangle
+    return made
+
+
 def drift_weights(earlier: Floats, prototype: Floats, sigma: float) -> Floats:
     """w_i = exp(-|z_i - mu|^2 / (2 sigma^2)) between unit vectors, (n,). On the unit sphere nothing underflows."""
     gaps = unit(earlier) - unit(prototype)
@@ -84,9 +97,7 @@ class Ldc:
         """The prototype under the map."""
         told = context.total(self.products)
         d = len(state)
-        rows, columns = np.tril_indices(d)
-        gram, cross = np.zeros((d, d)), told["cross"]
-        gram[rows, columns] = gram[columns, rows] = told["gram"]
+        gram, cross = whole(told["gram"], d), told["cross"]
         size = float(np.trace(gram)) / d
         if size <= 0:
             return state, state
@@ -96,5 +107,4 @@ class Ldc:
     @on_vehicle(earlier=True, gram=("d*",), cross=("d", "d"))
     def products(self, asked: Asked, local: Local) -> dict[str, Floats]:
         """On a vehicle: sum of z z^T, its lower triangle, and of z h^T."""
-        earlier, current = _pairs(local, self.budget, asked.departed)
-        return {"gram": (earlier.T @ earlier)[np.tril_indices(earlier.shape[1])], "cross": earlier.T @ current}
+        return pair_products(*_pairs(local, self.budget, asked.departed))

@@ -8,6 +8,7 @@ from mpt.core import StatisticsError
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.methods import drift, simple
 from mpt.methods.ccvr import Ccvr
+from mpt.methods.dpcr import Dpcr
 from mpt.methods.icarl import Icarl
 from mpt.methods.method import Asks, FleetMethod, Method, Traits
 from mpt.methods.mpt import PARTS, Mpt, MptLite, OneMessage
@@ -31,7 +32,13 @@ METHODS: Extensions[Method] = Extensions(
         "sdc:all": Builtin(partial(drift.Sdc, "sdc:all", budget="all"), "the same from all samples on vehicles"),
         "ldc": Builtin(drift.Ldc, "prototype under a linear map fitted to the remaining samples"),
         "ldc:all": Builtin(partial(drift.Ldc, "ldc:all", budget="all"), "the same from all samples on vehicles"),
+        "dpcr": Builtin(Dpcr, "ridge classifier from class Grams, the departed one's under a map"),
+        "dpcr:ncm": Builtin(partial(Dpcr, "dpcr:ncm", classifier=False), "prototype under the map of dpcr"),
+        "mean-shift": Builtin(simple.MeanShift, "prototype moved as the other classes' are on average"),
         "frozen": Builtin(simple.Frozen, "prototype as it was at departure"),
+        "stop-at-departure": Builtin(
+            partial(simple.Frozen, "stop-at-departure", "stopped"), "prototype and model as they were at departure"
+        ),
         "remaining-mean": Builtin(simple.RemainingMean, "plain mean of the remaining samples"),
         "mpt": Builtin(Mpt, "missing prototype tracking", _RIDGES),
         "mpt-lite": Builtin(MptLite, "MPT without a d x d matrix on the wire", ("ridge",)),
@@ -105,6 +112,11 @@ def find_on_fleet(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float =
     method = find_method(name, ridge=ridge, cov_ridge=cov_ridge)
     if isinstance(method, simple.Oracle) or not find_training(method.training).departs:
         raise MethodError(f"method: {name!r} is there to compare with on one machine, it knows what no server knows")
+    if find_training(method.training).stops:
+        raise MethodError(
+            f"method: {name!r} reads the training {method.training!r}, which stops at the departure; a fleet trains "
+            "on, should be a training that does"
+        )
     try:
         Traits.of(method)
     except StatisticsError as error:

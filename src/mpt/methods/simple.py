@@ -1,4 +1,4 @@
-"""The rows that need no more than means: frozen, remaining-mean, the references, and the softmax head."""
+"""The rows that need no more than means: frozen, mean-shift, remaining-mean, the references, and the softmax head."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from mpt.core.validation import Floats, Ints
+from mpt.core.value import Value
 from mpt.methods.method import RoundContext
 
 
@@ -59,6 +60,47 @@ class Frozen:
     def track(self, state: Floats, context: RoundContext) -> tuple[Floats, Floats]:
         """The kept prototype."""
         return state, state
+
+
+@dataclass(frozen=True, eq=False)
+class Positions(Value):
+    """Where the prototypes were at the departure.
+
+    Attributes:
+        prototype: (d,), of the departed class.
+        classes: (K,), the reference classes.
+        means: (K, d), their prototypes over the samples of those who stay.
+    """
+
+    prototype: Floats
+    classes: Ints
+    means: Floats
+
+
+@dataclass(frozen=True)
+class MeanShift:
+    """The prototype plus the mean way of the reference classes' prototypes: mu + sum_k (m_k' - m_k) / K.
+
+    The K classes are those of the departure that are still measured; where there are none, the prototype stays.
+    """
+
+    needs_departure: ClassVar[bool] = True
+
+    name: str = "mean-shift"
+    training: str = "held-out"
+
+    def depart(self, context: RoundContext) -> Positions:
+        """Keep where the prototypes are."""
+        request = context.request(scatter=False)
+        everybody, staying = context.report(request), context.report(request, staying=True)
+        classes = staying.reference_classes
+        return Positions(everybody.means[context.departed], classes, staying.means[classes])
+
+    def track(self, state: Positions, context: RoundContext) -> tuple[Positions, Floats]:
+        """The prototype, moved."""
+        ways = context.report(context.request(scatter=False)).means[state.classes] - state.means
+        ways = ways[np.isfinite(ways).all(axis=1)]
+        return state, state.prototype + ways.mean(axis=0) if len(ways) else state.prototype
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The trainings that methods read: whether the vehicle leaves, what is held out of training then, and the loss.
+"""The trainings that methods read: whether the vehicle leaves, what is trained on then, if anything, and the loss.
 
 A training of one's own is a `Training` in a file, or a function that makes one: `training = "mine.py:gentle"` in a
 method, or `mpt(training='mine.py:gentle')` for one that is built in. No torch: a loss is named, or is a function.
@@ -27,15 +27,19 @@ class Training:
         holds_out: whether the remaining samples are kept out of training once it has left.
         loss: what vehicles minimise, by name as in `mpt losses` or `path.py:function`, or a function of logits, labels
             and the vehicle's counts; None: what the run says (`mpt run --loss`).
+        stops: whether training ends with the departure: the model stays as it was then, and nothing is held out.
     """
 
     name: str
     departs: bool = True
     holds_out: bool = True
     loss: str | Callable[..., Any] | None = None
+    stops: bool = False
 
     def __post_init__(self) -> None:
-        if self.holds_out and not self.departs:
+        if self.stops and not self.departs:
+            raise MethodError(f"training: {self.name} stops at the departure, should depart")
+        if self.holds_out and (self.stops or not self.departs):
             object.__setattr__(self, "holds_out", False)
 
 
@@ -46,6 +50,7 @@ TRAININGS: Extensions[Training] = Extensions(
         "continued": Builtin(partial(Training, "continued", holds_out=False), "the remaining samples are trained on"),
         "fedlc": Builtin(partial(Training, "fedlc", holds_out=False, loss="fedlc"), "likewise, with FedLC's loss"),
         "live": Builtin(partial(Training, "live", departs=False), "no departure"),
+        "stopped": Builtin(partial(Training, "stopped", stops=True), "nothing is trained after the departure"),
     },
     MethodError,
     own="path.py:name",
