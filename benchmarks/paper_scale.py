@@ -38,14 +38,14 @@ KEPT = ("config.toml", "manifest.json", "metrics.csv", "diagnostics.csv", "confu
 
 def sources(folder: Path, place: Path) -> list[str]:
     """What `mpt reproduce --data` takes, for packed sets by way of files in `place`."""
-    made = []
-    for name, (dataset, classes) in SETS.items():
-        if (folder / f"{dataset}.npz").exists():
-            spec = f"npz:{save_npz(unpack(folder, dataset), place / f'{dataset}.npz')}"
-        else:
-            spec = f"parquet:{folder / dataset}"
-        made.append(f"{name}={spec}:{classes}")
-    return made
+    return [f"{name}={source(folder, dataset, place)}:{classes}" for name, (dataset, classes) in SETS.items()]
+
+
+def source(folder: Path, dataset: str, place: Path) -> str:
+    """What `mpt run --dataset` takes, for a packed set by way of a file in `place`."""
+    if (folder / f"{dataset}.npz").exists():
+        return f"npz:{save_npz(unpack(folder, dataset), place / f'{dataset}.npz')}"
+    return f"parquet:{folder / dataset}"
 
 
 def keep(cells: Path, target: Path) -> None:
