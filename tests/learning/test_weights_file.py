@@ -1,5 +1,6 @@
 """Files of weights: safetensors as its specification has them, torch's with tensors alone."""
 
+import contextlib
 import hashlib
 import json
 import pickle
@@ -98,12 +99,10 @@ def test_a_broken_or_hostile_safetensors_file_is_a_sentence(tmp_path, data, mess
 def test_whatever_is_in_the_file_tensors_or_a_sentence(tmp_path_factory, noise, at):
     data = bytearray(packed({"a": ENTRY}, np.array([1, 2], "<f4").tobytes()))
     data[at : at + len(noise)] = noise
-    try:
+    found = {}
+    with contextlib.suppress(LearningError):
         found = read_bytes(tmp_path_factory.getbasetemp(), bytes(data))
-    except LearningError as error:
-        assert str(error).startswith("weights: ")
-    else:
-        assert all(tensor.numel() * tensor.element_size() <= len(data) for tensor in found.values())
+    assert sum(tensor.numel() * tensor.element_size() for tensor in found.values()) <= len(data)
 
 
 def test_torchs_own_files_new_and_old(tmp_path):

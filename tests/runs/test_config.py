@@ -90,6 +90,8 @@ def test_every_setting_reaches_the_plan():
         "events": "leave 3 after 20, join 4 at 30",
         "methods": ("mpt",),
         "backbone": "resnet18",
+        "weights": "mine.pt",
+        "freeze": True,
         "vehicles": 5,
         "remaining": 0.3,
         "dirichlet": 0.7,
@@ -130,7 +132,7 @@ def test_a_setting_stands_once():
     assert set(same) == {
         *("lr", "batch_size", "augment", "loss", "remaining", "backbone", "method", "grace", "watch_share", "patience"),
         *("carry_share", "remember", "most_references", "shadow", "ridge", "cov_ridge", "seed", "events"),
-        *("deadline", "quorum", "min_vehicles", "timeout", "max_attempts"),
+        *("freeze", "deadline", "quorum", "min_vehicles", "timeout", "max_attempts"),
     }
     for name in set(same) - {"backbone", "seed", "events", "method"}:
         mine, theirs = app[name], own[name][0]

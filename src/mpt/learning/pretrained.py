@@ -59,8 +59,8 @@ def _tensors(path: str, content: Any) -> dict[str, Tensor]:
     for entry, tensor in content.items():
         if not isinstance(entry, str) or not isinstance(tensor, Tensor):
             raise LearningError(
-                f"weights: {path} has an entry {str(entry)[:80]!r} of type {type(tensor).__name__}, should be a state dict: "
-                "tensors by name"
+                f"weights: {path} has an entry {str(entry)[:80]!r} of type {type(tensor).__name__}, should be a state "
+                "dict: tensors by name"
             )
     if not content:
         raise LearningError(f"weights: {path} is empty, should have the backbone's tensors")
@@ -73,8 +73,8 @@ def _only_model(path: str, content: Mapping[Any, Any]) -> Any:
     if not isinstance(models, list) or len(models) != 1:
         names = ", ".join(map(str, trainings)) if isinstance(trainings, Mapping) else "several trainings"
         raise LearningError(
-            f"weights: {path} holds the models of several trainings ({names[:160]}), should hold one, as those of mpt run "
-            "--methods fedavg do"
+            f"weights: {path} holds the models of several trainings ({names[:160]}), should hold one, as those of mpt "
+            "run --methods fedavg do"
         )
     return models[0]
 
