@@ -222,7 +222,7 @@ def test_one_seed_has_no_interval(tmp_path):
     line = next(line for line in shown.stdout.splitlines() if line.startswith("  mpt "))
     assert "±" not in line
     assert line.split()[5:8] == ["n/a"] * 3
-    assert "n/a: no test of one seed" in shown.stdout
+    assert "n/a: there is one seed" in shown.stdout
 
 
 def test_readouts_are_paired_with_the_same_or_the_only_one(tmp_path):

@@ -14,14 +14,14 @@ OVER = {"cells": "cells", "tasks": "tasks", "seeds": "seeds in cells"}
 
 
 @dataclass(frozen=True)
-class Group:
+class LineGroup:
     """Lines below one heading; each has a label and a pair."""
 
     heading: str
     lines: tuple[tuple[str, Pair], ...]
 
 
-def groups(found: Comparison) -> list[Group]:
+def groups(found: Comparison) -> list[LineGroup]:
     """Cells by task where all lines are of the same two rows; else rows by cell."""
     single = len({pair.rows for pair in found.pairs}) == 1
     made: dict[str, list[tuple[str, Pair]]] = {}
@@ -29,7 +29,7 @@ def groups(found: Comparison) -> list[Group]:
         name = found.names[pair.cells]
         heading, label = (name.task, name.rest) if single else (str(name), label_of(found, pair.rows))
         made.setdefault(heading, []).append((label or str(name), pair))
-    return [Group(heading, tuple(lines)) for heading, lines in made.items()]
+    return [LineGroup(heading, tuple(lines)) for heading, lines in made.items()]
 
 
 def corner(found: Comparison) -> str:
@@ -80,8 +80,8 @@ def about(found: Comparison) -> list[str]:
         "cases, at 5% and before the correction.",
         "last round, bal. acc.: F1 and balanced accuracy in the last of these rounds, A less B.",
     ]
-    if tests < len(found.pairs):
-        said.append(f"{NONE}: no test of one seed, nor of differences that do not vary.")
+    if any(pair.mean_f1.difference.smallest is None for pair in found.pairs):
+        said.append(f"{NONE}: there is one seed, or the differences do not vary.")
     return said
 
 

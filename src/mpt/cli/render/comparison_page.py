@@ -56,7 +56,7 @@ def _cells(found: Comparison, scale: _Scale) -> str:
         "Holm",
         "could show",
         "last round",
-        "balanced accuracy",
+        "bal. acc.",
     ]
     bodies = []
     for group in lines.groups(found):
