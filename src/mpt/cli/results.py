@@ -98,7 +98,7 @@ def tune(
     from mpt.cli.render import tuning
     from mpt.runs.tune import tune as tuned
 
-    with tuning.Status() as status:
+    with tuning.TuningStatus() as status:
         found = tuned(runs, split(methods), budget=budget, out=out, seed=seed, figure=figure, progress=status, say=note)
     if as_json:
         click.echo(tuning.as_json(found))

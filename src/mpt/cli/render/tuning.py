@@ -15,14 +15,14 @@ from mpt.runs.tune import Tuned, Tuning
 _FIGURES = {"mean_f1": "mean F1 after the departure", "last_f1": "F1 in the last round"}
 
 
-class Status:
+class TuningStatus:
     """On a terminal, the try that is under way."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         self._status = self._console.status("reading the runs")
 
-    def __enter__(self) -> "Status":
+    def __enter__(self) -> "TuningStatus":
         if self._console.is_terminal:
             self._status.start()
         return self
@@ -39,11 +39,11 @@ def tuning_table(found: Tuning) -> Table:
     """A line a method: the scores of its default and of its best setting, and what that is."""
     runs = f"{len(found.runs)} run{'s' if len(found.runs) > 1 else ''}"
     table = Table(
-        Column("method", overflow="fold", vertical="bottom"),
-        Column("tries", justify="right", vertical="bottom"),
-        Column("score of\nthe default", justify="right", vertical="bottom"),
-        Column("of the\nbest", justify="right", vertical="bottom"),
-        Column("arguments of the best", overflow="fold", vertical="bottom"),
+        Column("\nmethod", overflow="fold"),
+        Column("\ntries", justify="right"),
+        Column("score of\nthe default", justify="right"),
+        Column("of the\nbest", justify="right"),
+        Column("\narguments of the best", overflow="fold"),
         caption=f"score: {_FIGURES[found.figure]} as a share of oracle-train's, mean over seeds and {runs}",
         caption_justify="left",
         box=None,
