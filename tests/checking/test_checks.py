@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from mpt.checking import check_method
 from mpt.cli.main import app
-from mpt.methods import METHODS
+from mpt.methods import METHODS, Uniform, find_space
 
 EXAMPLE = f"{Path(__file__).parents[2] / 'examples' / 'my_method.py'}:MyMethod"
 TEMPLATE = """
@@ -156,6 +156,7 @@ def test_the_method_that_the_others_are_made_from_keeps_it(tmp_path):
         ({"part": "return {'sums': local.earlier().sum(axis=0), 'count': 1.0}"}, [GIVES], "should say so: @on_vehicle"),
         ({"track": "return state, context.total(self.depart)"}, [GIVES], "is not declared to run on vehicles"),
         ({"more": "slow = 3"}, ["attributes are those of the protocol"], "slow is 3, should be True or False"),
+        ({"more": "space = 3"}, ["attributes are those of the protocol"], "space is int, should be a dict"),
     ],
 )
 def test_what_does_not_keep_it_fails_the_check_that_is_meant(tmp_path, parts, expected, said):
@@ -166,8 +167,12 @@ def test_what_does_not_keep_it_fails_the_check_that_is_meant(tmp_path, parts, ex
 
 def test_the_methods_in_the_docs_are_what_they_say(tmp_path):
     text = (Path(EXAMPLE.rpartition(":")[0]).parents[1] / "docs" / "add-a-method.md").read_text()
-    example, nearest = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    example, nearest, pulled = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert Path(EXAMPLE.rpartition(":")[0]).read_text().endswith(example)
+    path = tmp_path / "pulled.py"
+    path.write_text(pulled)
+    assert failed(f"{path}:Pulled") == {}
+    assert find_space(f"{path}:Pulled") == {"share": Uniform(0, 1)}
     path = tmp_path / "nearest.py"
     path.write_text(nearest)
     assert failed(f"{path}:Nearest") == {}

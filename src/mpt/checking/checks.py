@@ -16,6 +16,7 @@ from mpt.core.validation import Floats
 from mpt.methods import METHODS, MethodError, find_method
 from mpt.methods.method import Traits
 from mpt.methods.simple import Oracle
+from mpt.methods.spaces import space_of
 from mpt.runs.checkpoint import CheckpointError
 
 TOLERANCE = 1e-3
@@ -111,7 +112,8 @@ def _typed(method: Any) -> str:
             return f"{name} is {getattr(method, name)!r}, should be a method"
     try:
         Traits.of(method)
-    except StatisticsError as error:
+        space_of(method)
+    except (StatisticsError, MethodError) as error:
         return str(error).replace(": ", " is ", 1)
     return ""
 

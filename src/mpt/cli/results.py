@@ -1,4 +1,4 @@
-"""What is made of a run's folder later: `mpt report`, `mpt replay` and `mpt compare`."""
+"""What is made of a run's folder later: `mpt report`, `mpt replay`, `mpt tune` and `mpt compare`."""
 
 import time
 from pathlib import Path
@@ -9,13 +9,14 @@ import typer
 
 from mpt.base.extensions import split
 from mpt.base.files import write_atomically
-from mpt.cli.render import note, say
+from mpt.cli.render import note, say, show
 
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands to `mpt`."""
     app.command()(report)
     app.command()(replay)
+    app.command()(tune)
     app.command()(compare)
 
 
@@ -72,6 +73,41 @@ def replay(
         rounds = "" if found.config.record else two
         note(f"{names}: replayed in {time.perf_counter() - start:.1f} s{rounds}, in {folder / 'replay'}")
     say(str(page))
+
+
+def tune(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="folders of mpt run --record, or with several such in them")
+    ],
+    budget: Annotated[int, typer.Option(help="tries of every method, its default setting among them")],
+    methods: Annotated[
+        str,
+        typer.Option(
+            help="names as in `mpt methods`, or path.py:Class, with commas between; default: all with a space"
+        ),
+    ] = "",
+    out: Annotated[Path, typer.Option(help="CSV file with a line a try; what it has is not tried again")] = Path(
+        "tune.csv"
+    ),
+    seed: Annotated[int, typer.Option(help="of the settings that are drawn")] = 0,
+    figure: Annotated[
+        str, typer.Option(help="F1 that is a share of oracle-train's: mean_f1, after the departure, or last_f1")
+    ] = "mean_f1",
+    as_json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
+) -> None:
+    """Try settings of methods on recorded runs, as many for each, without training or writing there."""
+    from mpt.cli.render import tuning
+    from mpt.runs.tune import tune as tuned
+
+    with tuning.TuningStatus() as status:
+        found = tuned(runs, split(methods), budget=budget, out=out, seed=seed, figure=figure, progress=status, say=note)
+    if as_json:
+        click.echo(tuning.as_json(found))
+        return
+    show(tuning.tuning_table(found))
+    for sentence in tuning.remarks(found):
+        note(sentence)
+    say(str(out))
 
 
 def compare(

@@ -9,7 +9,9 @@ from mpt.methods.registry import (
     find_methods,
     find_on_fleet,
     find_part,
+    find_space,
 )
+from mpt.methods.spaces import Log, OneOf, Space, Uniform
 from mpt.methods.trainings import TRAININGS, MethodError, Training, find_training
 from mpt.protocol.local import Local
 
@@ -21,16 +23,21 @@ __all__ = [
     "Cost",
     "FleetMethod",
     "Local",
+    "Log",
     "Method",
     "MethodError",
     "OnFleet",
+    "OneOf",
     "Readout",
     "RoundContext",
+    "Space",
     "Training",
     "Traits",
+    "Uniform",
     "find_method",
     "find_methods",
     "find_on_fleet",
     "find_part",
+    "find_space",
     "find_training",
 ]

@@ -9,6 +9,7 @@ import numpy as np
 from mpt.core.validation import Floats, Ints
 from mpt.methods.method import RoundContext
 from mpt.methods.simple import Linear
+from mpt.methods.spaces import Log, OneOf, Space
 from mpt.methods.trainings import MethodError
 from mpt.protocol.local import Local
 from mpt.protocol.parts import Asked, on_vehicle
@@ -90,6 +91,11 @@ class Ccvr:
 
     slow: ClassVar[bool] = True
     trains: ClassVar[bool] = True
+    space: ClassVar[Space] = {
+        "lr": Log(1e-4, 0.1),
+        "epochs": OneOf((2, 5, 10, 20)),
+        "weight_decay": Log(1e-6, 1e-2),
+    }
 
     name: str = "ccvr"
     training: str = "continued"

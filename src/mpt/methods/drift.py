@@ -11,6 +11,7 @@ import numpy as np
 
 from mpt.core.validation import Floats
 from mpt.methods.method import RoundContext
+from mpt.methods.spaces import Log, Space
 from mpt.protocol.local import Local
 from mpt.protocol.parts import Asked, on_vehicle
 from mpt.protocol.request import unit
@@ -48,6 +49,7 @@ class Sdc:
     """Semantic drift compensation (Yu et al., CVPR 2020): mu + sum w_i (h_i - z_i) / sum w_i, direct from departure."""
 
     needs_departure: ClassVar[bool] = True
+    space: ClassVar[Space] = {"sigma": Log(0.05, 3)}
 
     name: str = "sdc"
     training: str = "held-out"
@@ -82,6 +84,7 @@ class Ldc:
 
     needs_departure: ClassVar[bool] = True
     slow: ClassVar[bool] = True
+    space: ClassVar[Space] = {"ridge": Log(1e-4, 10)}
 
     name: str = "ldc"
     training: str = "held-out"

@@ -20,7 +20,11 @@ from mpt.core.health import VERDICTS
 from mpt.core.validation import Floats
 from mpt.core.value import Value
 from mpt.methods.method import Asks, RoundContext
+from mpt.methods.spaces import Log, Space
 from mpt.protocol.request import StatisticsRequest
+
+RIDGES, COV_RIDGES = Log(0.01, 3), Log(0.01, 1)
+"""Between what lambda of Eq. (1) and lambda_Sigma of Eq. (3) are tuned."""
 
 
 def note(context: RoundContext, stored: Deposit, rec: Reconstruction) -> None:
@@ -55,6 +59,7 @@ class Mpt:
 
     needs_departure: ClassVar[bool] = True
     asks: ClassVar[Asks] = Asks()
+    space: ClassVar[Space] = {"ridge": RIDGES, "cov_ridge": COV_RIDGES}
 
     name: str = "mpt"
     training: str = "held-out"
@@ -97,6 +102,7 @@ class MptLite:
     """
 
     needs_departure: ClassVar[bool] = True
+    space: ClassVar[Space] = {"ridge": RIDGES}
 
     name: str = "mpt-lite"
     training: str = "held-out"
@@ -150,6 +156,7 @@ class OneMessage:
 
     needs_departure: ClassVar[bool] = True
     asks: ClassVar[Asks] = Asks(scatter=False, span=True)
+    space: ClassVar[Space] = {"ridge": RIDGES}
 
     name: str = "mpt-lite:one-message"
     training: str = "held-out"

@@ -20,7 +20,8 @@ from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.core.validation import Floats
 from mpt.core.value import Value
 from mpt.methods.method import Asks, RoundContext
-from mpt.methods.mpt import note
+from mpt.methods.mpt import COV_RIDGES, note
+from mpt.methods.spaces import OneOf, Space
 from mpt.protocol.cross_request import CrossRequest
 
 
@@ -48,12 +49,14 @@ class MptX:
     """Vehicles embed their samples under the departure-time model too and report cross moments, Eq. (X1) to (X10).
 
     A vehicle's samples under the departure-time model never change, so what is summed of them alone is sent once; who
-    joins, comes back or has new data sends it again, without being told.
+    joins, comes back or has new data sends it again, without being told. `ridge` has no say in its prototype, only in
+    what is noted beside it.
     """
 
     needs_departure: ClassVar[bool] = True
     version: ClassVar[int] = 3
     asks: ClassVar[Asks] = Asks(cross=True)
+    space: ClassVar[Space] = {"cov_ridge": COV_RIDGES, "outward": OneOf((True, False))}
 
     name: str = "mpt-x"
     training: str = "held-out"

@@ -13,6 +13,7 @@ from mpt.methods.icarl import Icarl
 from mpt.methods.method import Asks, FleetMethod, Method, Traits
 from mpt.methods.mpt import PARTS, Mpt, MptLite, OneMessage
 from mpt.methods.mpt_x import MptX
+from mpt.methods.spaces import Range, space_of
 from mpt.methods.trainings import MethodError, find_training
 from mpt.protocol.parts import Part, parts_of
 
@@ -159,6 +160,17 @@ def find_method(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float = D
         object.__setattr__(method, "name", label)
     found: Method = method
     return found
+
+
+def find_space(name: str) -> dict[str, Range]:
+    """What of a method is left to tune: its `space` without the arguments that its name or the registry has fixed."""
+    spec = METHODS.parse(name)
+    space = space_of(find_method(name))
+    if space and spec.positional:
+        raise MethodError(f"method: {name!r}, arguments should have names, so that it is known what is left to tune")
+    make = METHODS.builtin[spec.head].make if spec.head in METHODS else None
+    fixed = {*spec.named, *(make.keywords if isinstance(make, partial) else ())}
+    return {argument: one for argument, one in space.items() if argument not in fixed}
 
 
 def find_methods(names: tuple[str, ...], *, ridge: float, cov_ridge: float) -> dict[str, Method]:

@@ -5,7 +5,7 @@ departure and the last.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from mpt.federation.presence import Presence
 from mpt.federation.readouts import READOUTS
 from mpt.federation.scoring import evaluate
 from mpt.federation.state import Handle, Model
-from mpt.federation.view import views
+from mpt.federation.view import ServerView, views
 from mpt.learning.backbones import BACKBONES
 from mpt.methods import METHODS, TRAININGS, Method, MethodError, find_methods
 from mpt.runs.config import ConfigError, RunConfig, make_config, read_toml
@@ -114,7 +114,7 @@ def replay(
 
 
 def _replay(folder: Path, methods: tuple[str, ...], readouts: tuple[str, ...], overwrite: bool, device: str) -> Replay:
-    config, manifest, tables = _read(folder)
+    config, manifest, tables = read_finished(folder)
     # features or models are in the folder: the file that training began with is not read
     chosen = replace(config, methods=methods or config.methods, readout=readouts or config.readout, weights=None)
     found = find_methods(chosen.methods, ridge=config.ridge, cov_ridge=config.cov_ridge)
@@ -122,7 +122,7 @@ def _replay(folder: Path, methods: tuple[str, ...], readouts: tuple[str, ...], o
     before, earlier = replayed.read()
     classes = manifest["classes"]
     made = Tables()
-    _check_files(folder, chosen, manifest)
+    check_files(folder, chosen, manifest)
     samples = None if config.record else _dataset(folder, config, manifest)
     for plan in (Plan.of(chosen, manifest["rare"], seed) for seed in config.seed_numbers):
         for rows in _rounds(folder, samples, plan, list(found.values()), device):
@@ -158,7 +158,7 @@ def _dataset(folder: Path, config: RunConfig, manifest: dict[str, Any]) -> Datas
     return dataset
 
 
-def _check_files(folder: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
+def check_files(folder: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
     """What the run was made of has to be as it was; methods and readouts may be new."""
     points = (TRAININGS, PARTITIONS, DATASETS, BACKBONES)
     used = [(point, text) for point, text in extensions_of(config) if any(point is one for one in points)]
@@ -178,6 +178,27 @@ def _rounds(
     yield from modelled_rounds(ModelFolder.of(folder), Federation(dataset, plan, where, methods=methods))
 
 
+@dataclass(frozen=True, eq=False)
+class RecordedRound:
+    """An evaluated round as it was recorded.
+
+    Attributes:
+        number: of the round.
+        presence: who is there.
+        current: what each training's model makes of the samples.
+        before: the same of the departure's round; empty before it.
+    """
+
+    number: int
+    presence: Presence
+    current: Mapping[str, Embedding]
+    before: Mapping[str, Embedding]
+
+    def seen(self) -> dict[str, ServerView]:
+        """What the server sees of each training; what it has been asked is kept there."""
+        return views(self.presence, self.number, self.current, self.before)
+
+
 def recorded_rounds(record: Record, plan: Plan, methods: Sequence[Method]) -> Iterator[list[Measurement]]:
     """The rows of each evaluated round of one seed, as `Federation` gives them.
 
@@ -185,17 +206,30 @@ def recorded_rounds(record: Record, plan: Plan, methods: Sequence[Method]) -> It
         RecordError: a round was not recorded.
         MethodError: a method reads a training that was not recorded.
     """
+    rounds = ((one.number, one.seen()) for one in read_rounds(record, plan))
+    yield from scored_rounds(plan, methods, rounds, record.path)
+
+
+def read_rounds(record: Record, plan: Plan) -> Iterator[RecordedRound]:
+    """The evaluated rounds of one seed, read from the record one after the other."""
     samples = record.samples(plan.seed)
     presence = Presence(plan, tuple(samples.labels), samples.owner)
     before: dict[str, Embedding] = {}
-    states: dict[str, Any] = {}
-    anchors = Anchors()
     for number in filter(plan.evaluates, range(1, plan.rounds + 1)):
         current: dict[str, Embedding] = dict(record.round(plan.seed, number, samples))
-        _check_trainings(methods, current, record.path)
         if number == plan.depart_at:
             before = current
-        seen = views(presence, number, current, before)
+        yield RecordedRound(number, presence, current, before)
+
+
+def scored_rounds(
+    plan: Plan, methods: Sequence[Method], rounds: Iterable[tuple[int, Mapping[str, ServerView]]], path: Path
+) -> Iterator[list[Measurement]]:
+    """The rows of evaluated rounds, given by number and what the server sees; `path` is theirs, for sentences."""
+    states: dict[str, Any] = {}
+    anchors = Anchors()
+    for number, seen in rounds:
+        _check_trainings(methods, seen, path)
         rows, states, anchors = evaluate(plan, number, methods, seen, states, anchors)
         yield rows
 
@@ -241,8 +275,8 @@ def _check_shapes(wanted: Mapping[str, Tensor], there: Sequence[Mapping[str, Ten
         raise RunError(f"{path}: a model does not fit the run's backbone; mpt run --overwrite makes it anew")
 
 
-def _read(folder: Path) -> tuple[RunConfig, dict[str, Any], Tables]:
-    """A finished run."""
+def read_finished(folder: Path) -> tuple[RunConfig, dict[str, Any], Tables]:
+    """Settings, manifest and own rows of a finished run that can be replayed."""
     manifest = read_manifest(folder)
     try:
         config = make_config(read_toml(folder / "config.toml"))
