@@ -24,6 +24,7 @@ from mpt.cli.lists import POINTS
 from mpt.cli.main import app
 from mpt.methods import METHODS
 from mpt.runs.config import RunConfig
+from mpt.version import ENGINE
 
 from ..data.nuimages_folder import Folder
 
@@ -78,7 +79,7 @@ def test_help_names_the_commands_and_every_setting():
 def test_the_release_is_told():
     for asked in (["--version"], ["--version", "run"]):
         done = call(*asked)
-        assert (done.exit_code, done.output) == (0, f"mpt {mpt.__version__}\n")
+        assert (done.exit_code, done.output) == (0, f"mpt {mpt.__version__}, bench {ENGINE}\n")
 
 
 def commands(group, *path):

@@ -7,6 +7,7 @@ import pytest
 
 from mpt.experiments.table import Entry, Table, TableRow, tex
 from mpt.runs.summary import Stat
+from mpt.version import ENGINE, __version__
 
 TABLE = Table(
     "some",
@@ -28,7 +29,8 @@ def test_markdown_has_the_papers_number_in_brackets_and_says_what_is_missing():
     assert lines[2] == "| Method | Set_1 (truck) 2% | Set_1 (truck) 10% | other 2% |"
     assert lines[4] == "| a\\|b_c | **.516 ± .009** (.510 ± .018) | missing (.100) | ✓ |"
     assert lines[5].startswith("| ref | \N{MINUS SIGN}.020 | 1.000 ± .000 |")
-    assert lines[-1] == "Data: a_b (stand-in for nuImages)."
+    assert lines[-3] == "Data: a_b (stand-in for nuImages)."
+    assert lines[-1] == f"Made by mpt {__version__}, bench {ENGINE}."
 
 
 def test_csv_has_a_line_an_entry():
@@ -36,7 +38,7 @@ def test_csv_has_a_line_an_entry():
     assert len(lines) == 6
     assert lines[0] == {
         "row": "a|b_c", "group": "Set_1 (truck)", "column": "2%", "ours": "0.516100", "deviation": "0.009000",
-        "paper": "0.510000", "paper_deviation": "0.018000",
+        "paper": "0.510000", "paper_deviation": "0.018000", "mpt": __version__, "bench": str(ENGINE),
     }  # fmt: skip
     assert lines[1]["ours"] == ""
     assert lines[1]["paper_deviation"] == ""
@@ -57,6 +59,7 @@ def test_latex_escapes(plain, escaped):
 
 def test_latex_has_as_many_cells_in_every_row_and_balanced_braces():
     text = TABLE.latex()
+    assert text.startswith(f"% Made by mpt {__version__}, bench {ENGINE}.\n\\begin{{table*}}")
     body = text.split(r"\midrule", 1)[1].split(r"\bottomrule")[0]
     rows = [line for line in body.splitlines() if line.endswith(r"\\")]
     assert len(rows) == 3  # two rows, and the paper's below the first

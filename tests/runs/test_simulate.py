@@ -22,6 +22,7 @@ from mpt.report.simulate import simulate
 from mpt.runs.config import ConfigError, make_config
 from mpt.runs.interrupts import Stopped
 from mpt.runs.tables import COLUMNS, Tables
+from mpt.version import ENGINE
 
 ROOT = Path(__file__).parents[2]
 MINE = """
@@ -178,7 +179,7 @@ def test_the_folder_says_where_its_numbers_come_from(whole):
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest == result.manifest
     assert manifest["finished"] is True
-    assert manifest["mpt"] == mpt.__version__
+    assert (manifest["mpt"], manifest["bench"]) == (mpt.__version__, ENGINE)
     assert manifest["classes"][manifest["rare"]] == "truck"
     assert manifest["counts"] == {"train": [20] * 8, "test": [5] * 8}
     assert (manifest["vehicles"], manifest["remaining_samples"], manifest["feature_dim"]) == (4, [2, 2], 128)

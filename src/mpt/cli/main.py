@@ -11,9 +11,9 @@ from typer.core import TyperArgument, TyperGroup
 from typer.models import ArgumentInfo
 
 from mpt.base.errors import MptError
-from mpt.cli import fleet, lists, methods, models, reproduce, results, run, vehicle, whatif
+from mpt.cli import fleet, lists, methods, models, reproduce, results, run, thin, vehicle, whatif
 from mpt.cli.render import fail, note
-from mpt.version import __version__
+from mpt.version import MADE_BY
 
 
 class OneSentence(TyperGroup):
@@ -89,7 +89,7 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        click.echo(f"mpt {__version__}")
+        click.echo(MADE_BY)
         raise typer.Exit
 
 
@@ -97,7 +97,8 @@ def _version(asked: bool) -> None:
 def start(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the release and leave")
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="print release and bench, and leave"),
     ] = False,
 ) -> None:
     """Keep recognising a class after its vehicle has left."""
@@ -105,7 +106,7 @@ def start(
         click.echo(context.get_help())
 
 
-for group in (run, results, models, methods, lists, reproduce, whatif):
+for group in (run, results, thin, models, methods, lists, reproduce, whatif):
     group.add_to(app)
 app.add_typer(fleet.app, name="fleet")
 app.add_typer(vehicle.app, name="vehicle")

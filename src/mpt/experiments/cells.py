@@ -16,9 +16,7 @@ from mpt.runs.errors import OtherRunError, RunError
 from mpt.runs.manifest import own_files
 from mpt.runs.reader import read_tables
 from mpt.runs.tables import Tables
-
-ENGINE = 1
-"""Raised whenever the same settings and data give other numbers than before, beyond rounding."""
+from mpt.version import ENGINE
 
 _IN_THE_DATA = {"dataset", "rare", "image_size", "per_class"}
 _ELSEWHERE = {"seeds", "device", "record", "models"}

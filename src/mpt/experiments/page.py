@@ -11,6 +11,7 @@ from mpt.pages.html import legend
 from mpt.pages.lines import Chart
 from mpt.pages.styles import SeriesStyle
 from mpt.pages.svg import esc
+from mpt.version import MADE_BY
 
 _STYLE = (
     ".chart .span{fill:none;stroke-width:1.4;opacity:.6;stroke:var(--c)}.cloud .mark{opacity:.55}"
@@ -47,7 +48,8 @@ def page(
         f'<p class="facts">Scale {esc(scale)}. Made from:</p><ul class="small">{about}</ul><nav>{links}</nav></header>'
     )
     switches = f"<section>{legend(shown)}<p>A name switches its method off and on in all plots.</p></section>"
-    return document("The paper reproduced", [header, switches, *sections, _table(claims)], charts, styles, _STYLE)
+    body = [header, switches, *sections, _table(claims), f"<footer>Made by {MADE_BY}.</footer>"]
+    return document("The paper reproduced", body, charts, styles, _STYLE)
 
 
 def _figure(figure: Figure) -> str:

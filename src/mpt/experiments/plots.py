@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from mpt.pages.lines import NARROW
 from mpt.pages.styles import SeriesStyle
 from mpt.pages.svg import FONT, Box, Frame, decades, esc, mark, n, place, shortened, text, ticks, width_of
+from mpt.version import MADE_BY
 
 _STYLE = (
     "text{fill:#1a1e24;font-family:Helvetica,Arial,sans-serif}.tick{fill:#5a6470}.note{font-weight:600}"
@@ -218,4 +219,4 @@ def standalone(drawing: str, looks: Sequence[SeriesStyle], caption: str) -> str:
     before = before.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
     below = f'width="{n(width)}" height="{n(height + 22)}" viewBox="0 0 {n(width)} {n(height + 22)}"'
     ground = '<rect width="100%" height="100%" fill="#fff"/>' + text(0, height + 12, caption, "tick")
-    return f"{before}{below}{after}><style>{_STYLE}{colours}</style>{ground}{rest}\n"
+    return f"{before}{below}{after}><!-- {MADE_BY} --><style>{_STYLE}{colours}</style>{ground}{rest}\n"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from mpt.base.seeds import Stat
+from mpt.version import ENGINE, MADE_BY, __version__
 
 MISSING = "missing"
 _LATEX = {
@@ -81,23 +82,24 @@ class Table:
         lines = [f"## {self.title}", "", _line([self.corner, *heads]), "|---" * (len(heads) + 1) + "|"]
         for row in self.rows:
             lines.append(_line([row.label, *(_markdown(entry) for entry in row.entries)]))
-        return "\n".join(lines) + "\n" + "".join(f"\n{note}\n" for note in self.notes)
+        return "\n".join(lines) + "\n" + "".join(f"\n{note}\n" for note in (*self.notes, f"Made by {MADE_BY}."))
 
     def csv(self) -> str:
         """A line an entry."""
         text = io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["row", "group", "column", "ours", "deviation", "paper", "paper_deviation"])
+        writer.writerow(["row", "group", "column", "ours", "deviation", "paper", "paper_deviation", "mpt", "bench"])
         for row in self.rows:
             for (group, column), entry in zip(self.columns, row.entries, strict=True):
-                writer.writerow([row.label, group, column, *_cells(entry.ours), *_cells(entry.paper)])
+                cells = (*_cells(entry.ours), *_cells(entry.paper))
+                writer.writerow([row.label, group, column, *cells, __version__, ENGINE])
         return text.getvalue()
 
     def latex(self) -> str:
         r"""For \usepackage{booktabs,amssymb,xcolor}; the paper's numbers in grey below ours."""
         groups = [(group, len(list(some))) for group, some in groupby(self.columns, key=lambda c: c[0])]
         lines = [
-            r"\begin{table*}[t]", r"\centering\small",
+            f"% Made by {MADE_BY}.", r"\begin{table*}[t]", r"\centering\small",
             r"\begin{tabular}{l" + "c" * len(self.columns) + "}", r"\toprule",
         ]  # fmt: skip
         if any(group for group, _ in groups):

@@ -7,6 +7,7 @@ from importlib.resources import files
 from mpt.pages.lines import Chart
 from mpt.pages.styles import SeriesStyle
 from mpt.pages.svg import esc
+from mpt.version import MADE_BY
 
 WIDE = 1040
 """Of a figure that takes the page's width."""
@@ -33,6 +34,7 @@ def document(
     script = (resources / "page.js").read_text(encoding="utf-8")
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{esc(title)} · MPT</title>\n'
+        f'<meta name="generator" content="{MADE_BY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n<style>\n{css}</style>\n</head>\n<body>\n'
         + "\n".join(section for section in body if section)

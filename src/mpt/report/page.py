@@ -22,6 +22,7 @@ from mpt.report.words import notes, title, verdict
 from mpt.runs.errors import RunError
 from mpt.runs.reader import Run, read_run
 from mpt.runs.summary import Summary, curves
+from mpt.version import MADE_BY
 
 HALF = 500
 
@@ -251,7 +252,7 @@ def _settings(run: Run) -> str:
     return (
         f"<section><h2>Settings</h2>{pairs(settings)}<h3>Where the numbers come from</h3>{pairs(known)}{_counts(run)}"
         "<h3>To repeat it</h3><pre>mpt run --config config.toml</pre></section>"
-        "<footer>Made by mpt report from metrics.csv, diagnostics.csv and confusion.csv, which lie beside "
+        f"<footer>Made by mpt report ({MADE_BY}) from metrics.csv, diagnostics.csv and confusion.csv, which lie beside "
         "this page.</footer>"
     )
 

@@ -1,6 +1,7 @@
 """The report's sentences: the title, the verdict, and numbers as the paper writes them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mpt.base.seeds import Series
 from mpt.base.text import listed, score
@@ -107,6 +108,8 @@ def notes(run: Run, summaries: Sequence[Summary]) -> list[str]:
             f"This run is unfinished: evaluated up to round {reached} of {run.rounds}, with {begun} of "
             f"{planned} seeds begun. The same mpt run command resumes it; the numbers below are those so far."
         )
+    if isinstance(run.manifest.get("thinned"), dict):
+        found.append(_thinned(run.manifest["thinned"]))
     if run.replayed:
         found.append(f"Replayed on what the run has recorded, after it: {listed(list(run.replayed))}.")
     if run.figures.uneven:
@@ -115,3 +118,14 @@ def notes(run: Run, summaries: Sequence[Summary]) -> list[str]:
     if len(run.figures.seeds) == 1 and run.finished and any(s.mean_f1 for s in summaries):
         found.append("One seed: differences of a few hundredths between rows may be chance.")
     return found
+
+
+def _thinned(about: Mapping[str, Any]) -> str:
+    """What of the run a thinned copy has, and what that costs."""
+    rounds = listed([str(number) for number in about.get("rounds", [])] or ["?"])
+    gap = score(float(about.get("f1_differs_by_up_to", 0.0)))
+    return (
+        f"This is a thinned copy of a run: rounds {rounds}, features rounded to {about.get('step')} deviations, up to "
+        f"{about.get('train')} training and {about.get('test')} test samples a class. The rows were scored on it; "
+        f"their F1 differs by up to {gap} from that of the run, whose own rows are in original/."
+    )

@@ -3,14 +3,14 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mpt.base.errors import MptError
-from mpt.base.files import LockedError, exclusive_lock, write_atomically
+from mpt.base.files import LockedError, exclusive_lock, remove_files, write_atomically
 from mpt.data import Dataset
 from mpt.data.contact_sheet import sheet
 from mpt.data.encoded import require_pillow
@@ -18,7 +18,7 @@ from mpt.data.request import DatasetSpec
 from mpt.runs.checkpoint import CheckpointError, RunCheckpoint, load, remove, save
 from mpt.runs.config import ConfigError, RunConfig, make_config, read_toml
 from mpt.runs.errors import OtherRunError, RunError
-from mpt.runs.manifest import CHECKED
+from mpt.runs.manifest import CHECKED, ORIGINAL, THINNED
 from mpt.runs.models import ModelFolder
 from mpt.runs.reader import read_manifest, read_tables
 from mpt.runs.record import Record
@@ -58,9 +58,7 @@ class Folder:
     @property
     def key(self) -> str:
         """A hash of everything that determines the numbers."""
-        settings = {name: value for name, value in asdict(self.config).items() if name not in _NOT_IN_KEY}
-        known = [settings, {name: self.manifest[name] for name in CHECKED}]
-        return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+        return key_of(self.config, self.manifest)
 
     def clear(self) -> None:
         """Remove what an earlier run has left, and nothing else."""
@@ -68,6 +66,7 @@ class Folder:
         Record.of(self.path).remove()
         ModelFolder.of(self.path).remove()
         Replayed.of(self.path).remove()
+        remove_files(self.path / ORIGINAL, [self.path / ORIGINAL / f"{table}.csv" for table in COLUMNS])
         for curves in (self.path / "tensorboard").rglob("events.out.tfevents.*"):
             curves.unlink()
         for name in (*_TABLES_AND_PAGE, "manifest.json", "config.toml"):
@@ -96,6 +95,8 @@ class Folder:
         if not (self.path / "manifest.json").exists():
             return None
         config, manifest = self._read()
+        if THINNED in manifest:
+            raise OtherRunError(f"out: {self.path} holds a thinned copy, which cannot be gone on with; {_CHOICE}")
         self._compare(config, manifest)
         if manifest.get("commit") != self.manifest["commit"]:
             self.say(f"{self.path} holds a run of commit {manifest.get('commit')}, this is {self.manifest['commit']}")
@@ -168,6 +169,7 @@ class Folder:
         theirs, ours = asdict(config), asdict(self.config)
         pairs = [(name, theirs[name], ours[name]) for name in ours if name not in _NOT_IN_KEY]
         pairs += [(name, manifest.get(name), self.manifest[name]) for name in CHECKED]
+        pairs.append(("bench", manifest.get("bench", 1), self.manifest["bench"]))
         if config.seeds > self.config.seeds:
             pairs.append(("seeds", config.seeds, self.config.seeds))
         for name, there, here in pairs:
@@ -178,6 +180,13 @@ class Folder:
                 raise OtherRunError(
                     f"out: {self.path} holds a run with {name} {_short(there)}, not {_short(here)}; {_CHOICE}"
                 )
+
+
+def key_of(config: RunConfig, manifest: Mapping[str, Any]) -> str:
+    """A hash of everything that determines a run's numbers."""
+    settings = {name: value for name, value in asdict(config).items() if name not in _NOT_IN_KEY}
+    known = [settings, {name: manifest[name] for name in CHECKED}]
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
 
 _TABLES_AND_PAGE = (*(f"{table}.csv" for table in COLUMNS), "samples.png", "report.html")

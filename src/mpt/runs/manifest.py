@@ -20,10 +20,13 @@ from mpt.learning.weights_file import known_by
 from mpt.methods import METHODS, TRAININGS, find_method, find_training
 from mpt.runs.config import RunConfig
 from mpt.runs.tables import FORMAT
-from mpt.version import __version__
+from mpt.version import ENGINE, __version__
 
 CHECKED = ("mpt", "torch", "numpy", "device", "dataset_fingerprint", "files", "feature_dim", "model_bytes")
 """What of the manifest determines a run's numbers, besides its settings."""
+
+THINNED, ORIGINAL = "thinned", "original"
+"""Of a thinned copy: what was thinned, in its manifest, and the folder with the run's own rows."""
 
 
 def extensions_of(config: RunConfig) -> list[tuple[Extensions[Any], str]]:
@@ -51,6 +54,7 @@ def manifest_of(config: RunConfig, federations: Mapping[int, Federation], device
     return {
         "format": FORMAT,
         "mpt": __version__,
+        "bench": ENGINE,
         "commit": commit(Path(__file__).parents[3]),
         "python": platform.python_version(),
         "numpy": np.__version__,

@@ -3,14 +3,18 @@
 A file a seed and evaluated round, `record/0000-000015.npz`, has for each model the features of the vehicles' samples
 and of the test samples; `record/0000-samples.npz` has their labels. Features are float32, as the engine has computed
 them. This is more than a vehicle ever sends: a record is for simulations.
+
+The record of a thinned copy (`mpt thin`) is version 2: it says which rounds are there, its features are in a few bits a
+number (`Coding`), and its files are compressed.
 """
 
 import hashlib
 import io
 import json
+import lzma
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +28,12 @@ from mpt.federation.presence import Presence
 from mpt.federation.stored import Stored
 from mpt.federation.view import ServerView
 from mpt.learning import Loss
+from mpt.runs.coded import Coding
 from mpt.runs.errors import RecordError
 
 FOLDER = "record"
-VERSION = 1
+VERSION, THINNED = 1, 2
+"""Of a run's record, and of a thinned copy's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +44,13 @@ class RecordedLabels:
         labels: (n,) of each vehicle's samples, by id.
         test_labels: (N,).
         owner: the vehicle that departs.
+        rounds: those that a thinned copy has; None: all evaluated ones.
     """
 
     labels: Mapping[int, Ints]
     test_labels: Ints
     owner: int
+    rounds: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -79,20 +87,32 @@ class Record:
     def write_samples(self, seed: int, samples: RecordedLabels) -> None:
         """Before the first round of a seed."""
         ids = sorted(samples.labels)
+        thinned = samples.rounds is not None
+        kept = {"rounds": np.array(samples.rounds, dtype=np.int64)} if thinned else {}
         self._write(
             f"{seed:04d}-samples",
-            version=np.array(VERSION),
+            thinned,
+            version=np.array(THINNED if thinned else VERSION),
             owner=np.array(samples.owner),
             vehicles=np.array(ids, dtype=np.int64),
             sizes=np.array([len(samples.labels[v]) for v in ids], dtype=np.int64),
             labels=np.concatenate([samples.labels[v] for v in ids]),
             test_labels=np.asarray(samples.test_labels),
+            **kept,
         )
 
     def write_round(
-        self, seed: int, number: int, models: Mapping[str, Embedding], who: Mapping[str, Sequence[int]]
+        self,
+        seed: int,
+        number: int,
+        models: Mapping[str, Embedding],
+        who: Mapping[str, Sequence[int]],
+        step: float | None = None,
     ) -> None:
-        """One evaluated round: of each training's model the features of the vehicles in `who`."""
+        """One evaluated round: of each training's model the features of the vehicles in `who`.
+
+        They are kept exactly, or in few bits, rounded to `step` deviations.
+        """
         different = list(dict.fromkeys(models.values()))
         arrays: dict[str, Any] = {
             "trainings": np.array(list(models)),
@@ -102,26 +122,25 @@ class Record:
             ids = sorted({v for training, mine in models.items() if mine is model for v in who[training]})
             arrays |= {
                 f"vehicles{i}": np.array(ids, dtype=np.int64),
-                f"features{i}": _exactly(np.concatenate([model.vehicle(v) for v in ids])),
-                f"test{i}": _exactly(model.test),
+                **_packed(i, np.concatenate([model.vehicle(v) for v in ids]), model.test, step),
                 f"test_mean{i}": model.test_mean,
                 f"rare_mean{i}": model.rare_mean,
                 f"weight{i}": _exactly(model.head[0]),
                 f"bias{i}": _exactly(model.head[1]),
             }
-        self._write(f"{seed:04d}-{number:06d}", **arrays)
+        self._write(f"{seed:04d}-{number:06d}", step is not None, **arrays)
 
     def samples(self, seed: int) -> RecordedLabels:
         """What `write_samples` was given."""
         found = self._read(f"{seed:04d}-samples")
-        if int(found["version"]) != VERSION:
+        if int(found["version"]) not in (VERSION, THINNED):
             raise RecordError(
-                f"record: {self.path} has version {found['version']}, should be {VERSION}; record it again"
+                f"record: {self.path} has version {found['version']}, should be {VERSION} or {THINNED}; record it again"
             )
         parts = np.split(found["labels"], np.cumsum(found["sizes"])[:-1])
-        return RecordedLabels(
-            dict(zip(found["vehicles"].tolist(), parts, strict=True)), found["test_labels"], int(found["owner"])
-        )
+        rounds = tuple(found["rounds"].tolist()) if "rounds" in found else None
+        labels = dict(zip(found["vehicles"].tolist(), parts, strict=True))
+        return RecordedLabels(labels, found["test_labels"], int(found["owner"]), rounds)
 
     def round(self, seed: int, number: int, samples: RecordedLabels) -> dict[str, Stored]:
         """The features of one evaluated round by training; those of one model are one object."""
@@ -130,13 +149,14 @@ class Record:
         for i in range(1 + int(found["models"].max())):
             ids = found[f"vehicles{i}"].tolist()
             ends = np.cumsum([len(samples.labels[v]) for v in ids])
-            features = np.split(_double(found[f"features{i}"]), ends[:-1])
+            rows, test = _unpacked(i, found)
+            features = np.split(rows, ends[:-1])
             models.append(
                 Stored(
                     {v: samples.labels[v] for v in ids},
                     dict(zip(ids, features, strict=True)),
                     samples.test_labels,
-                    _double(found[f"test{i}"]),
+                    test,
                     found[f"test_mean{i}"],
                     found[f"rare_mean{i}"],
                     (_double(found[f"weight{i}"]), _double(found[f"bias{i}"])),
@@ -147,9 +167,12 @@ class Record:
     def _files(self) -> Iterator[Path]:
         return self.path.glob("[0-9]*-*.npz")
 
-    def _write(self, name: str, **arrays: Any) -> None:
+    def _write(self, name: str, compressed: bool, **arrays: Any) -> None:
         content = io.BytesIO()
-        np.savez(content, **arrays)
+        if compressed:
+            _savez_lzma(content, arrays)
+        else:
+            np.savez(content, **arrays)
         self.path.mkdir(exist_ok=True)
         write_atomically(self.path / f"{name}.npz", content.getvalue())
 
@@ -160,7 +183,7 @@ class Record:
                 return dict(arrays)
         except FileNotFoundError:
             raise RecordError(f"record: there is no {path}, should be there after mpt run --record") from None
-        except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+        except (OSError, ValueError, RuntimeError, zipfile.BadZipFile, EOFError, lzma.LZMAError) as error:
             raise RecordError(f"record: {path} cannot be read ({error}); record the run again") from None
 
 
@@ -196,6 +219,33 @@ def expected_bytes(plan: Plan, losses: Sequence[Loss], samples: int, dim: int) -
     rounds = [number for number in range(1, plan.rounds + 1) if plan.evaluates(number)]
     models = sum(before if number <= plan.depart_at else len(losses) for number in rounds)
     return models * samples * dim * 4
+
+
+def _savez_lzma(content: io.BytesIO, arrays: Mapping[str, Any]) -> None:
+    """As `numpy.savez_compressed`, with a better compression that `numpy.load` reads as well."""
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_LZMA) as packed:
+        for name, array in arrays.items():
+            with packed.open(f"{name}.npy", "w") as file:
+                np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
+
+
+def _packed(i: int, features: Floats, test: Floats, step: float | None) -> dict[str, Any]:
+    """A model's features (n, d) and (N, d) as arrays of a file: exactly, or as codes."""
+    if step is None:
+        return {f"features{i}": _exactly(features), f"test{i}": _exactly(test)}
+    coding = Coding.of(np.concatenate([features, test]), step)
+    codes = {f"features{i}": coding.encode(features), f"test{i}": coding.encode(test)}
+    return {**codes, **{f"{name}{i}": np.asarray(value) for name, value in vars(coding).items()}}
+
+
+def _unpacked(i: int, found: Mapping[str, Any]) -> tuple[Floats, Floats]:
+    """What `_packed` was given, or what is left of it."""
+    features, test = found[f"features{i}"], found[f"test{i}"]
+    if f"step{i}" not in found:
+        return _double(features), _double(test)
+    kept = {field.name: found[f"{field.name}{i}"] for field in fields(Coding)}
+    coding = Coding(**{**kept, "step": float(kept["step"])})
+    return coding.decode(features), coding.decode(test)
 
 
 def _exactly(array: Floats) -> Any:

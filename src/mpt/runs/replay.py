@@ -41,7 +41,7 @@ from mpt.runs.replayed import Replayed
 from mpt.runs.simulate import choose_device
 from mpt.runs.summary import Figures
 from mpt.runs.tables import Tables, tables_of
-from mpt.version import __version__
+from mpt.version import ENGINE, __version__
 
 _UNEQUAL = ("vehicle_seconds", "server_seconds")
 """Columns that differ whenever a row is computed again."""
@@ -115,6 +115,11 @@ def replay(
 
 def _replay(folder: Path, methods: tuple[str, ...], readouts: tuple[str, ...], overwrite: bool, device: str) -> Replay:
     config, manifest, tables = read_finished(folder)
+    if not config.record and not ModelFolder.of(folder).size:
+        raise RecordError(
+            f"replay: {folder} holds a run without a record and without models, should be of mpt run --record, or "
+            "without --no-models"
+        )
     # features or models are in the folder: the file that training began with is not read
     chosen = replace(config, methods=methods or config.methods, readout=readouts or config.readout, weights=None)
     found = find_methods(chosen.methods, ridge=config.ridge, cov_ridge=config.cov_ridge)
@@ -200,7 +205,7 @@ class RecordedRound:
 
 
 def recorded_rounds(record: Record, plan: Plan, methods: Sequence[Method]) -> Iterator[list[Measurement]]:
-    """The rows of each evaluated round of one seed, as `Federation` gives them.
+    """The rows of each evaluated round of one seed, as `Federation` gives them; of a thinned copy, of those it has.
 
     Raises:
         RecordError: a round was not recorded.
@@ -215,7 +220,7 @@ def read_rounds(record: Record, plan: Plan) -> Iterator[RecordedRound]:
     samples = record.samples(plan.seed)
     presence = Presence(plan, tuple(samples.labels), samples.owner)
     before: dict[str, Embedding] = {}
-    for number in filter(plan.evaluates, range(1, plan.rounds + 1)):
+    for number in samples.rounds or filter(plan.evaluates, range(1, plan.rounds + 1)):
         current: dict[str, Embedding] = dict(record.round(plan.seed, number, samples))
         if number == plan.depart_at:
             before = current
@@ -275,26 +280,21 @@ def _check_shapes(wanted: Mapping[str, Tensor], there: Sequence[Mapping[str, Ten
         raise RunError(f"{path}: a model does not fit the run's backbone; mpt run --overwrite makes it anew")
 
 
-def read_finished(folder: Path) -> tuple[RunConfig, dict[str, Any], Tables]:
-    """Settings, manifest and own rows of a finished run that can be replayed."""
+def read_finished(folder: Path, what: str = "replay") -> tuple[RunConfig, dict[str, Any], Tables]:
+    """The settings, manifest and own rows of a finished run; `what` is done with it."""
     manifest = read_manifest(folder)
     try:
         config = make_config(read_toml(folder / "config.toml"))
     except MptError as error:
-        raise RunError(f"replay: {folder} holds a run that cannot be read ({error})") from None
+        raise RunError(f"{what}: {folder} holds a run that cannot be read ({error})") from None
     if not manifest.get("finished"):
-        raise RunError(f"replay: {folder} holds an unfinished run; the same mpt run command resumes it")
-    if not config.record and not ModelFolder.of(folder).size:
-        raise RecordError(
-            f"replay: {folder} holds a run without a record and without models, should be of mpt run --record, or "
-            "without --no-models"
-        )
+        raise RunError(f"{what}: {folder} holds an unfinished run; the same mpt run command resumes it")
     return config, manifest, read_tables(folder)
 
 
 def _what(spec: str, method: Method, readouts: tuple[str, ...]) -> dict[str, Any]:
     pairs: list[tuple[Any, str]] = [(METHODS, spec), *((READOUTS, text) for text in readouts)]
-    return {"method": spec, "training": method.training, "files": files_of(pairs), "mpt": __version__}
+    return {"method": spec, "training": method.training, "files": files_of(pairs), "mpt": __version__, "bench": ENGINE}
 
 
 def _differ(before: dict[str, Any], now: dict[str, Any]) -> bool:
