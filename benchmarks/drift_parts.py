@@ -40,7 +40,7 @@ FIGURES = (
     *("apart_references", "apart_rare", "frozen_f1", "oracle_f1"),
 )
 COLUMNS = (*WHAT, *FIGURES, "batchnorm_layers", "gap")
-FIXED = {"dataset", "rare", "seeds", "methods", "rounds", "eval_every", "slow_every", "readout", "record", "models"}
+FIXED = {"dataset", "rare", "seeds", "methods", "eval_every", "slow_every", "readout", "record", "models"}
 
 
 class Regime(NamedTuple):
@@ -65,10 +65,8 @@ class Regime(NamedTuple):
         return cls(words[0] if named else " ".join(words) or "defaults", settings)
 
     def config(self, dataset: str, rare: str) -> RunConfig:
-        """Of a run to the round after the departure."""
-        depart_at = self.settings.get("depart_at")
-        longer = {"rounds": depart_at + 1} if isinstance(depart_at, int) else {}
-        return make_config({**self.settings, **longer, "dataset": dataset, "rare": rare})
+        """Of the run whose round after the departure is looked at."""
+        return make_config({**self.settings, "dataset": dataset, "rare": rare})
 
 
 def lines_of(what: Sequence[str], one: Decomposition) -> Iterator[list[str]]:

@@ -5,6 +5,7 @@ import importlib
 import io
 import sys
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -70,8 +71,8 @@ def flat(backbones):
 def departed(dataset, plan):
     """A federation, its state after the departure's round and after the next."""
     federation = Federation(dataset, prepared(plan), torch.device("cpu"))
-    *_, then, after = [state for state, _ in rounds(federation, federation.start())]
-    return federation, then, after
+    states = {state.round: state for state, _ in islice(rounds(federation, federation.start()), plan.depart_at + 1)}
+    return federation, states[plan.depart_at], states[plan.depart_at + 1]
 
 
 def differing(left, right):
@@ -160,6 +161,17 @@ def test_a_departure_after_the_first_round_has_no_steps_before(dataset, flat):
     assert one.after["all three"].step.rare > 0
 
 
+def test_the_learning_rate_is_that_of_the_schedule_over_all_rounds(dataset, flat):
+    """The live round is the engine's, though the rate of the whole run's 40 rounds falls by and by."""
+    plan = replace(flat, schedule="cosine", rounds=40)
+    federation, then, after = departed(dataset, plan)
+    (made,) = next_models([federation], [then])
+    assert not differing(made["live"], after.models["live"].tensors)
+    assert {job.settings.lr for job in federation.jobs(then).values()} == {plan.training_in(plan.depart_at + 1).lr}
+    with pytest.raises(PlanError, match="server: adam, should be average"):
+        decompose(dataset, [replace(flat, server="adam")])
+
+
 def test_who_takes_part_may_not_differ_as_well(dataset, flat):
     with pytest.raises(PlanError, match=r"participation: 0\.5, should be 1"):
         decompose(dataset, [replace(flat, participation=0.5)])
@@ -212,7 +224,7 @@ def test_the_benchmark_prints_a_table_a_regime_and_computes_nothing_twice(
     assert call(*words) == lines
     for wrong, sentence in (
         (["--cells", "digits:8", "--set", "lr=-1"], "lr: -1, should be above 0"),
-        (["--cells", "digits:8", "--set", "rounds=5"], "set: 'rounds=5', should be FIELD=VALUE"),
+        (["--cells", "digits:8", "--set", "rounds=5"], "depart_at: 15, should be below 5, the number of rounds"),
         (["--cells", "nowhere:8"], "--cells: nowhere:8, should be a set that is in"),
     ):
         with pytest.raises(SystemExit):

@@ -12,7 +12,7 @@ from mpt.learning import BACKBONES, Classifier, LearningError, build
 
 from .tasks import same_state, small
 
-DIMS = {"cnn3": 128, "resnet18": 512, "mobilenetv3": 1280, "vit-tiny": 192}
+DIMS = {"cnn3": 128, "cnn3-plain": 128, "cnn3-embedding": 128, "resnet18": 512, "mobilenetv3": 1280, "vit-tiny": 192}
 
 
 def test_the_registry_names_and_describes_them():
@@ -139,7 +139,7 @@ OPTIONS = {"num_classes": 4, "in_channels": 1, "image_size": 28, "seed": 0}
         (
             "walrus",
             {},
-            "backbone: 'walrus' is none, should be one of cnn3, resnet18, mobilenetv3, vit-tiny, timm:NAME, ",
+            "backbone: 'walrus' is none, should be one of cnn3, cnn3-plain, cnn3-embedding, resnet18, mobilenetv3, ",
         ),
         ("resnet18", {"image_size": 27}, "image_size: 27, should be from 28 to 224 pixels for the backbone resnet18"),
         ("vit-tiny", {"image_size": 225}, "image_size: 225"),

@@ -313,6 +313,8 @@ def test_the_defaults_are_the_papers():
         "weight_decay": 5e-4,
         "batch_size": 64,
         "augment": "none",
+        "local_steps": None,
+        "prox": 0.0,
     }
 
 

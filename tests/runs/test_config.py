@@ -9,7 +9,7 @@ import pytest
 from mpt.base.settings import default_of, rules_of
 from mpt.federation.plan import FederationSettings, Plan
 from mpt.fleet.policy import RoundPolicy
-from mpt.learning.settings import TrainingSettings
+from mpt.learning.settings import ServerSettings, TrainingSettings
 from mpt.runs.config import ConfigError, RunConfig, make_config, read_toml
 from mpt.scenario import Event
 from mpt.tracking.settings import TrackerSettings
@@ -110,6 +110,14 @@ def test_every_setting_reaches_the_plan():
         "cov_ridge": 0.4,
         "engine": "plain",
         "precision": "tf32",
+        "momentum": 0.5,
+        "weight_decay": 0.1,
+        "local_steps": 4,
+        "prox": 0.2,
+        "schedule": "cosine",
+        "server": "adam",
+        "server_lr": 0.02,
+        "server_momentum": 0.8,
     }
     unset = {field.name for field in dataclasses.fields(FederationSettings)} - set(changed)
     assert unset == {"partition"}
@@ -118,7 +126,11 @@ def test_every_setting_reaches_the_plan():
     assert (plan.rare, plan.seed) == (1, 6)
     assert {name: getattr(plan, name) for name in changed} == changed
     assert plan.event_list == (Event(20, 3, "leave"), Event(30, 4, "join"))
-    assert plan.training == TrainingSettings(epochs=2, lr=0.2, batch_size=7, augment="flip")
+    given = {"momentum": 0.5, "weight_decay": 0.1, "local_steps": 4, "prox": 0.2}
+    assert plan.training == TrainingSettings(epochs=2, lr=0.2, batch_size=7, augment="flip", **given)
+    assert plan.training_in(1) == plan.training
+    assert plan.training_in(26).lr == pytest.approx(0.1)
+    assert plan.serving == ServerSettings(server="adam", server_lr=0.02, server_momentum=0.8)
     assert Plan.of(make_config({}), rare=2, seed=0) == Plan(rare=2)
 
 

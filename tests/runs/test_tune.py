@@ -139,7 +139,9 @@ def test_every_method_has_the_same_number_of_tries_and_a_record_is_read_once(run
     assert best.score == max(tried.score for tried in found.methods[0].tries)
     done = call(runs / "three", "--budget", 4, "--methods", "mpt,icarl", "--out", tmp_path / "tune.csv")
     assert done.exit_code == 0
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    *table, path = done.stdout.splitlines()
+    assert max(map(len, table)) <= 80
+    assert path == str(tmp_path / "tune.csv")
     assert "mpt: icarl: nothing to tune, one try" in done.stderr
     assert "5 tries were in" in done.stderr
 

@@ -101,11 +101,15 @@ class Decomposition:
 
 
 def prepared(plan: Plan) -> Plan:
-    """The plan with one round after the departure, read out as this module needs it."""
+    """The plan, read out as this module needs it: in the rounds of the departure and after it.
+
+    It keeps its number of rounds, which the learning rate's schedule goes by.
+    """
     if plan.participation != 1:
         raise PlanError(f"participation: {plan.participation}, should be 1: who takes part is not to differ as well")
-    last = plan.depart_at + 1
-    return replace(plan, methods=_READ, readout=DEFAULT_READOUT, rounds=last, eval_every=last, slow_every=None)
+    if plan.serving.server != "average" or plan.serving.lr != 1:
+        raise PlanError(f"server: {plan.server}, should be average with a step of 1: the mean is what is taken apart")
+    return replace(plan, methods=_READ, readout=DEFAULT_READOUT, eval_every=plan.depart_at + 1, slow_every=None)
 
 
 def decompose(dataset: Dataset, plans: Sequence[Plan], *, device: str = "cpu") -> list[Decomposition]:
@@ -121,6 +125,8 @@ def decompose(dataset: Dataset, plans: Sequence[Plan], *, device: str = "cpu") -
         for mine, state, told, some in zip(kept, states, rows, new, strict=True):
             mine.append(state)
             told.extend(some)
+        if states[0].round > plans[0].depart_at:
+            break
     departed = [states[-2] for states in kept]
     with precisely(plans[0].precision):
         made = next_models(federations, departed)
@@ -158,14 +164,14 @@ class _Update:
 def _jobs(federation: Federation, state: FederationState) -> dict[tuple[int, bool], Job]:
     """By vehicle and whether the remaining samples are held out: a job of it alone. None without samples."""
     number, plan = state.round + 1, federation.plan
-    start = state.models["held-out"].tensors
+    start, settings = state.models["held-out"].tensors, plan.training_in(number)
     jobs = {}
     for vehicle in federation.presence.here("live", number):
         whole, without = federation.vehicles[vehicle], federation.without_rare[vehicle]
         for held_out, samples in ((False, whole), (True, without)):
             if len(samples.labels) and not (held_out and without is whole):
                 loss = federation.losses["held-out"]
-                jobs[vehicle, held_out] = Job(start, {vehicle: samples}, plan.training, plan.seed, number, loss)
+                jobs[vehicle, held_out] = Job(start, {vehicle: samples}, settings, plan.seed, number, loss)
     return jobs
 
 

@@ -99,7 +99,7 @@ def nearest(results: Results, place: int = 0) -> Results | None:
     whole = [one for one in ranking(results) if np.isfinite(one.distance)]
     if len(whole) <= place:
         return None
-    return Results(replace(results.grid, regime=whole[place].name), results.store)
+    return results.once(f"nearest {place}", lambda: results.within(whole[place].name))
 
 
 def regime_table2_wanted(results: Results) -> list[CellSpec]:

@@ -127,6 +127,10 @@ def held_against(results: Results, wanted: CellSpec) -> Judged | None:
 
 def ranking(results: Results) -> list[Ranked]:
     """The regimes, the nearest to the paper's rows first."""
+    return results.once("ranking", lambda: _ranking(results))
+
+
+def _ranking(results: Results) -> list[Ranked]:
     cells: dict[str, list[Judged]] = {}
     wanted = regimes_wanted(results)
     for one in wanted:

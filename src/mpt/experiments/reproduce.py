@@ -19,7 +19,7 @@ from mpt.experiments.claims import judged
 from mpt.experiments.exhibits import EXHIBITS, made
 from mpt.experiments.figures import Figure, drawn, looks
 from mpt.experiments.page import page
-from mpt.experiments.plans import SCALES, Grid
+from mpt.experiments.plans import SCALES, CellSpec, Grid
 from mpt.experiments.plots import standalone
 from mpt.experiments.results import Results
 from mpt.experiments.sets import parse_sources
@@ -101,15 +101,20 @@ def reproduce(
     sources = parse_sources(data, stand_ins=scale == "quick")
     grid = Grid(SCALES[scale], sources, seeds or SCALES[scale].seeds, tuple(methods), models)
     _ = grid.own_names  # says what is wrong with a method before anything is computed
-    results = Results(grid, CellStore(out / "cells"))
-    wanted = [w for name in ordered for w in EXHIBITS[name].wanted(results)]
+    store = CellStore(out / "cells")
+
+    def looked() -> tuple[Results, list[CellSpec]]:
+        found = Results(grid, store)
+        return found, [w for name in ordered for w in EXHIBITS[name].wanted(found)]
+
+    results, wanted = looked()
     swept = None
     if compute:
         jobs = jobs or _jobs(device)
-        swept = sweep(
-            results.cells(wanted, jobs), results.store, jobs=jobs, device=device, until=until,
-            console=console or Console(),
-        )  # fmt: skip
+        while cells := [cell for cell in results.cells(wanted, jobs) if swept is None or cell.key not in swept.asked]:
+            new = sweep(cells, store, jobs=jobs, device=device, until=until, console=console or Console())
+            swept = new if swept is None else swept + new
+            results, wanted = looked()  # what a grid of cells has chosen may ask for more of them
     out.mkdir(parents=True, exist_ok=True)
     shown = [name for name in EXHIBITS if name in chosen or (out / f"{name}.md").exists()]
     files = _write(results, shown, out)

@@ -1,9 +1,9 @@
 """What the cells have measured, as the exhibits ask for it."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from mpt.base.seeds import Curve, Stat
 from mpt.experiments.cells import Cell, CellStore
@@ -11,6 +11,8 @@ from mpt.experiments.plans import FURTHER, CellSpec, Grid
 from mpt.experiments.sets import SETS
 from mpt.runs.summary import Figures, over
 from mpt.runs.tables import Tables
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,18 @@ class Results:
     store: CellStore
     looked: list[CellOutcome] = field(default_factory=list)
     _read: dict[str, CellOutcome | None] = field(default_factory=dict)
+    _made: dict[str, Any] = field(default_factory=dict)
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What several exhibits need, made once."""
+        if name not in self._made:
+            self._made[name] = make()
+        made: T = self._made[name]
+        return made
+
+    def within(self, regime: str) -> "Results":
+        """The same cells' store in another regime of training; what has been read is shared."""
+        return Results(replace(self.grid, regime=regime), self.store, _read=self._read)
 
     def of(self, wanted: CellSpec) -> CellOutcome | None:
         """A cell's outcome, with the seeds that it has so far; None where it is missing.

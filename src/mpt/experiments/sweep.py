@@ -32,11 +32,19 @@ class Swept:
         done: keys of the cells that are finished, by whomever.
         computed: of those that this call computed.
         failed: why a cell could not be computed, by key.
+        asked: keys of all its cells.
     """
 
     done: tuple[str, ...]
     computed: tuple[str, ...]
     failed: dict[str, str]
+    asked: frozenset[str] = frozenset()
+
+    def __add__(self, other: "Swept") -> "Swept":
+        """Of two sweeps, one after the other."""
+        done = tuple(dict.fromkeys((*self.done, *other.done)))
+        computed = (*self.computed, *other.computed)
+        return Swept(done, computed, {**self.failed, **other.failed}, self.asked | other.asked)
 
 
 def sweep(
@@ -73,7 +81,7 @@ def sweep(
     left = len(todo) - len({*done, *display.failed})
     if left:
         display.line(f"the time is over, {left} of {len(todo)} cells were not begun or are with others")
-    return Swept(done, tuple(display.computed), dict(display.failed))
+    return Swept(done, tuple(display.computed), dict(display.failed), frozenset(cell.key for cell in todo))
 
 
 def work(

@@ -15,7 +15,7 @@ AUGMENTATIONS = {
 
 
 @dataclass(frozen=True)
-class Schedule:
+class RateSchedule:
     """How the learning rate goes over a run's rounds.
 
     Attributes:
@@ -28,12 +28,12 @@ class Schedule:
 
 
 SCHEDULES = {
-    "constant": Schedule(lambda round, rounds: 1.0, "the same in all rounds"),
-    "cosine": Schedule(
+    "constant": RateSchedule(lambda round, rounds: 1.0, "the same in all rounds"),
+    "cosine": RateSchedule(
         lambda round, rounds: 0.5 * (1 + math.cos(math.pi * (round - 1) / rounds)),
         "half a cosine, to about 0 at the end",
     ),
-    "step": Schedule(
+    "step": RateSchedule(
         lambda round, rounds: 0.1 ** ((2 * round > rounds) + (4 * round > 3 * rounds)),
         "a tenth of it after half of the rounds, a hundredth after three quarters",
     ),

@@ -95,6 +95,9 @@ class Ccvr:
         "lr": Log(1e-4, 0.1),
         "epochs": OneOf((2, 5, 10, 20)),
         "weight_decay": Log(1e-6, 1e-2),
+        "shrink": OneOf((0, 100, 1000, 10000)),
+        "rectify": OneOf((False, True)),
+        "training": OneOf(("continued", "held-out")),
     }
 
     name: str = "ccvr"

@@ -13,6 +13,7 @@ from mpt.core.value import Value
 from mpt.methods.drift import pair_products, whole
 from mpt.methods.method import RoundContext
 from mpt.methods.simple import Linear
+from mpt.methods.spaces import Log, Space
 from mpt.methods.trainings import MethodError
 from mpt.protocol.local import Local
 from mpt.protocol.parts import Asked, on_vehicle
@@ -93,6 +94,7 @@ class Dpcr:
     """
 
     slow: ClassVar[bool] = True
+    space: ClassVar[Space] = {"ridge": Log(1e-5, 1), "gamma": Log(1e-5, 1)}
 
     name: str = "dpcr"
     training: str = "held-out"

@@ -27,6 +27,7 @@ REFERENCE = "oracle-train"
 """What a figure is a share of."""
 _SCORED_BY = (
     "seeds",
+    "first_seed",
     "rounds",
     "depart_at",
     "events",
@@ -83,7 +84,7 @@ class TuningRun:
     @property
     def plans(self) -> list[Plan]:
         """One a seed."""
-        return [Plan.of(self.config, self.rare, seed) for seed in range(self.config.seeds)]
+        return [Plan.of(self.config, self.rare, seed) for seed in self.config.seed_numbers]
 
 
 def tuning_runs(folders: Iterable[Path]) -> tuple[TuningRun, ...]:

@@ -130,14 +130,14 @@ class _Source:
     @property
     def plans(self) -> list[Plan]:
         """A seed each."""
-        return [Plan.of(self.config, self.manifest["rare"], seed) for seed in range(self.config.seeds)]
+        return [Plan.of(self.config, self.manifest["rare"], seed) for seed in self.config.seed_numbers]
 
     def copied(
         self, place: Path, tables: Tables, given: tuple[float | None, int | None, int | None], most: int
     ) -> Thinned:
         """The copy, in an empty folder."""
         names = {method.name for method in self.methods}
-        original = _in_rounds(tables.only({*names, ""}, range(self.config.seeds)), self.rounds)
+        original = _in_rounds(tables.only({*names, ""}, self.config.seed_numbers), self.rounds)
         (place / ORIGINAL).mkdir()
         original.write(place / ORIGINAL)
         kept = Record.of(place)
@@ -156,7 +156,7 @@ class _Source:
 
     def _fitted(self, kept: Record, given: tuple[float | None, int | None, int | None], room: int, most: int) -> Amount:
         """Write the record with as much as fits."""
-        tried, size = list(amounts(self.record.samples(0), *given)), 0
+        tried, size = list(amounts(self.record.samples(self.config.first_seed), *given)), 0
         for amount in tried:
             if amount is not tried[-1] and self._least(amount) > room:
                 continue
@@ -187,8 +187,8 @@ class _Source:
         """Bytes that a record with so much will hardly stay below: those of the samples that are there throughout."""
         trainings, plan = len({method.training for method in self.methods}), self.plans[0]
         models = sum(1 if number <= plan.depart_at else trainings for number in self.rounds)
-        samples = self.record.samples(0)
-        selection = Selection.of(samples, plan.rare, amount, 0)
+        samples = self.record.samples(self.config.first_seed)
+        selection = Selection.of(samples, plan.rare, amount, self.config.first_seed)
         many = len(selection.test) + sum(len(m) for v, m in selection.vehicles.items() if v != samples.owner)
         return self.config.seeds * models * many * int(self.manifest["feature_dim"]) * amount.bits / 8
 
@@ -231,7 +231,7 @@ class _Source:
 
     def _manifest(self, kept: Record, about: dict[str, Any]) -> dict[str, Any]:
         """The run's, with what the copy has of it."""
-        samples = kept.samples(0)
+        samples = kept.samples(self.config.first_seed)
         train, classes = np.concatenate(list(samples.labels.values())), range(len(self.manifest["classes"]))
         counts = {
             name: [int(np.sum(labels == c)) for c in classes]

@@ -23,12 +23,12 @@ class CNN3(nn.Module):
     def __init__(self, in_channels: int, image_size: int, *, norm: bool = True, embedding: bool = False) -> None:
         super().__init__()
         self.norm, self.embedding = norm, embedding
-        end = (nn.AdaptiveAvgPool2d(GRID), nn.Flatten(), nn.Linear(GRID**2 * 128, 128), nn.ReLU(inplace=True))
+        end = _embedding() if embedding else (GlobalAverage(),)
         self.layers = nn.Sequential(
             *_convolution(in_channels, 32, norm, nn.MaxPool2d(2)),
             *_convolution(32, 64, norm, nn.MaxPool2d(2)),
             *_convolution(64, 128, norm),
-            *(end if embedding else (GlobalAverage(),)),
+            *end,
         )
 
     def forward(self, images: Tensor) -> Tensor:
@@ -43,6 +43,10 @@ class GlobalAverage(nn.Module):
     def forward(self, maps: Tensor) -> Tensor:
         """(N, C, H, W) -> (N, C)."""
         return maps.permute(0, 2, 3, 1).flatten(1, 2).mean(dim=1)
+
+
+def _embedding() -> tuple[nn.Module, ...]:
+    return nn.AdaptiveAvgPool2d(GRID), nn.Flatten(), nn.Linear(GRID**2 * 128, 128), nn.ReLU(inplace=True)
 
 
 def _convolution(inputs: int, outputs: int, norm: bool, *pooling: nn.Module) -> tuple[nn.Module, ...]:
