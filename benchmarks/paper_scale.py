@@ -2,12 +2,13 @@
 
     python benchmarks/real_images.py pack FOLDER PACKED                 # where pyarrow is
     python benchmarks/paper_scale.py PACKED OUT table2 beyond [--seeds 3] [--seconds 500] [--cells cells.tar.gz]
-    python benchmarks/paper_scale.py FOLDER OUT all --show --cells OUT/cells.tar.gz     # back at home
+    python benchmarks/paper_scale.py FOLDER OUT all --show --cells OUT/cells.tar.gz ...  # back at home
 
 PACKED has cifar10, cars-bodytype and cars-sedansize, as `pack` writes them; with FOLDER/NAME-{train,test}.parquet in
 its place they are read from there. They stand in for nuImages and for coarse and fine Car-1000. OUT gets the exhibits
 and `cells.tar.gz`: the cells that are finished, written anew every half minute, so that little is lost where the
-machine goes away. `--cells` takes such a file of an earlier call: what it has is not computed again.
+machine goes away; with `--show` it is not written. `--cells` takes such files of earlier calls, compressed in any way
+that tar knows: what they have is not computed again.
 """
 
 import argparse
@@ -79,7 +80,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("exhibits", nargs="+")
     parser.add_argument("--work", type=Path, default=Path("runs/paper"))
-    parser.add_argument("--cells", type=Path)
+    parser.add_argument("--cells", type=Path, nargs="+", default=[])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--fractions", type=float, nargs="+", help="of table 3, where not all of them can be run")
     parser.add_argument("--backbones", nargs="+", help="likewise", choices=sorted(PAPER.backbones))
@@ -96,19 +97,20 @@ def main() -> None:
     cells = args.work / "cells"
     cells.mkdir(parents=True, exist_ok=True)
     args.out.mkdir(parents=True, exist_ok=True)
-    if args.cells:
+    for path in args.cells:
         try:
-            with tarfile.open(args.cells) as archive:
+            with tarfile.open(path) as archive:
                 archive.extractall(cells, filter="data")
         except (OSError, tarfile.TarError):
-            parser.error(f"--cells: {args.cells} is missing or broken, should be a cells.tar.gz of this script")
+            parser.error(f"--cells: {path} is missing or broken, should be a cells.tar.gz of this script")
 
     def keep_on() -> None:
         while True:
             time.sleep(30)
             keep(cells, args.out / "cells.tar.gz")
 
-    threading.Thread(target=keep_on, daemon=True).start()
+    if not args.show:
+        threading.Thread(target=keep_on, daemon=True).start()
     try:
         with tempfile.TemporaryDirectory() as place:
             made = reproduce(
@@ -123,7 +125,8 @@ def main() -> None:
                 console=Console(width=150),
             )
     finally:
-        keep(cells, args.out / "cells.tar.gz")
+        if not args.show:
+            keep(cells, args.out / "cells.tar.gz")
     for path in made.files:
         shutil.copy(path, args.out)
     print(f"{len(made.missing)} cells are missing", *made.missing[:60], sep="\n    ")

@@ -145,7 +145,12 @@ def _frozen_degrades(results: Results) -> ClaimVerdict:
     points = outcome.curve("frozen").points
     before, after = points[outcome.depart_at].mean, points[outcome.rounds].mean
     told = f"{number(before)} at the departure, {number(after)} at the last round"
-    return ClaimVerdict("agrees" if after < before else "does not", told)
+    if after >= before:
+        return ClaimVerdict("does not", told)
+    first = points.get(outcome.depart_at + 1)
+    part = 0.0 if first is None else max(0.0, (before - first.mean) / (before - after))
+    told += "" if first is None else f"; {part:.0%} of the fall comes in the first round"
+    return ClaimVerdict("agrees" if part < 0.5 else "in part", told)
 
 
 def _fedavg_before(results: Results) -> ClaimVerdict:

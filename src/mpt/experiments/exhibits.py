@@ -18,7 +18,7 @@ from mpt.experiments.regime_exhibits import (
 )
 from mpt.experiments.regimes import regimes_wanted
 from mpt.experiments.results import Results
-from mpt.experiments.sets import SETS
+from mpt.experiments.sets import SETS, Source
 from mpt.experiments.table import Table
 
 NAMED = 6
@@ -76,7 +76,7 @@ def made(name: str, results: Results) -> Table | Figure:
     sets = dict.fromkeys(w.set for w in wanted)
     notes = list(thing.notes)
     sources = [results.grid.sources[s] for s in sets if s in results.grid.sources]
-    labels = [source.full_label if name == "beyond" else source.label for source in sources]
+    labels = [_label(name, source) for source in sources]
     if labels:
         notes.append(f"Data: {'; '.join(labels)}. {_made_with(results, wanted)}")
     missing = results.missing(wanted)
@@ -87,6 +87,13 @@ def made(name: str, results: Results) -> Table | Figure:
     if isinstance(thing, Figure) and thing.table is not None:
         thing = replace(thing, table=replace(thing.table, notes=tuple(notes)))
     return replace(thing, notes=tuple(notes))
+
+
+def _label(name: str, source: Source) -> str:
+    """The data's name with the classes that depart in an exhibit."""
+    if name == "regimes":
+        return source.tuning_label
+    return source.full_label if name == "beyond" else source.label
 
 
 def _made_with(results: Results, wanted: Sequence[CellSpec]) -> str:

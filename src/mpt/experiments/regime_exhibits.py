@@ -21,6 +21,8 @@ SHOWN = ("frozen", "remaining-mean", "mean-shift", "mpt-lite", "mpt", "mpt-x")
 """In the figure, the last one on top."""
 
 DASH = "\N{EN DASH}"
+BY_BACKBONE = (614, 616)
+"""Lines of the claims that Table 3 judges: a regime has one backbone."""
 
 
 def share(results: Results, cell: Judged, method: str) -> float | None:
@@ -136,7 +138,7 @@ def regime_claims(results: Results) -> Table:
     sides = [("as elsewhere", results), *((name, side) for name, side in others if side is not None)]
     columns = [(name, side.grid.regime or next(iter(REGIMES))) for name, side in sides]
     rows = []
-    for claim in CLAIMS:
+    for claim in (claim for claim in CLAIMS if claim.line not in BY_BACKBONE):
         verdicts = [claim.judge(side) for _, side in sides]
         if any(v.status != "not run" for v in verdicts[1:]) or len(sides) == 1:
             rows.append(TableRow(claim.text, tuple(Entry(_told(v)) for v in verdicts)))

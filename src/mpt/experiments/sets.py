@@ -105,6 +105,11 @@ class Source:
         """The same with the further classes."""
         return self._labelled(self.rare, *self.further)
 
+    @property
+    def tuning_label(self) -> str:
+        """The same with the tuning classes."""
+        return self._labelled(*self.tuning)
+
     def _labelled(self, *classes: str) -> str:
         kind = f"real: {SETS[self.set].title}" if self.real else f"stand-in for {SETS[self.set].title}"
         return f"{self.spec}, {', '.join(classes)} ({kind})"
