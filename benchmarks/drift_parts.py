@@ -4,14 +4,15 @@
         [--seeds 3] [--first-seed 10] [--set [NAME] backbone=cnn3 lr=0.01 ...] [--set ...] [--seconds 500]
 
 DATA has the real images, as DATA/NAME-{train,test}.parquet or as `real_images.py pack` writes them. Each `--set` is a
-regime: settings of `mpt run`, with a name before them or without. A table a regime, set and class: the mean over seeds
-of the way that prototypes go in a round, Mahalanobis under that round's covariance of the vehicles that stay, of the
-reference classes and of the class itself (oracle-train's prototype). `/live` is the ratio to the round in which nobody
-leaves, `apart` how far prototypes are from where that round has them. F1 is that of the frozen prototype and of
-oracle-train's, mahalanobis. The line `before` is the mean of up to five rounds before, its F1 that at the departure.
-The lines between change one thing each: the vehicle's weight in the average of parameters, its weight in that of
-BatchNorm's running statistics, the others' training without the remaining samples (`mpt.experiments.decomposition`).
-OUT.csv has a line a seed; what it has already is not computed again, and after `--seconds` no further cell is begun.
+regime: settings of `mpt run`, with a name before them or without. A table a regime, set and class, and one a regime
+over all its classes: the mean over seeds of the way that prototypes go in a round, Mahalanobis under that round's
+covariance of the vehicles that stay, of the reference classes and of the class itself (oracle-train's prototype).
+`/live` is the ratio to the round in which nobody leaves, `apart` how far prototypes are from where that round has them.
+F1 is that of the frozen prototype and of oracle-train's, mahalanobis. The line `before` is the mean of up to five
+rounds before, its F1 that at the departure. The lines between change one thing each: the vehicle's weight in the
+average of parameters, its weight in that of BatchNorm's running statistics, the others' training without the remaining
+samples (`mpt.experiments.decomposition`). OUT.csv has a line a seed; what it has already is not computed again, and
+after `--seconds` no further cell is begun.
 """
 
 import argparse
@@ -81,14 +82,17 @@ def lines_of(what: Sequence[str], one: Decomposition) -> Iterator[list[str]]:
 
 
 def table(lines: Sequence[Sequence[str]]) -> str:
-    """Means over the seeds, a line a variant."""
+    """Means over the seeds, a line a variant; of several classes over these too."""
     rows = [dict(zip(COLUMNS, line, strict=True)) for line in lines]
     seeds = sorted({int(row["seed"]) for row in rows})
     first = rows[0]
-    head = f"{first['dataset']} {first['class']}, {first['regime']}, seeds {', '.join(map(str, seeds))}"
+    classes = dict.fromkeys((row["dataset"], row["class"]) for row in rows)
+    rare = first["class"] if len(classes) == 1 else "departing class"
+    where = ", ".join(" ".join(one) for one in classes)
+    head = f"{where}, {first['regime']}, seeds {', '.join(map(str, seeds))}"
     made = [
         textwrap.fill(head, 79),
-        f"{'':20}{'reference classes':^21} {first['class'][:21]:^21} {'F1':^15}",
+        f"{'':20}{'reference classes':^21} {rare[:21]:^21} {'F1':^15}",
         f"{'':20}{'step':>7}{'/live':>7}{'apart':>7} {'step':>7}{'/live':>7}{'apart':>7} {'frozen':>7}{'oracle':>8}",
     ]
 
@@ -141,6 +145,9 @@ def run(args: argparse.Namespace, regimes: Sequence[Regime], cells: Sequence[tup
                     print(f"{time.monotonic() - start:.0f} s")
                 mine = [line for line in lines if line[:3] == what and int(line[3]) in seeds]
                 print(table(mine) if mine else f"{' '.join(what)}: not computed", end="\n\n", flush=True)
+            mine = [line for line in lines if line[0] == regime.name and int(line[3]) in seeds]
+            if len({tuple(line[1:3]) for line in mine}) > 1:
+                print(table(mine), end="\n\n", flush=True)
 
 
 def main() -> None:

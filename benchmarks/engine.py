@@ -1,11 +1,12 @@
 """The fast engine against the reference loop, on a GPU and at the paper's scale.
 
     python benchmarks/real_images.py pack FOLDER PACKED     # once: FOLDER/NAME-{train,test}.parquet
-    python benchmarks/engine.py PACKED [--only whole grid backbones others methods kernels precision profile]
+    python benchmarks/engine.py PACKED [--only whole grid networks backbones others methods kernels precision profile]
 
 - whole: cifar10, truck, 2%: one training of 100 rounds, every training-free method read out in every round, CCVR and
   LDC in every tenth; against rounds of the reference loop, timed in the same call.
 - grid: four fractions by three seeds of it, advanced together.
+- networks: a round of cnn3, of cnn3-plain and of cnn3-embedding on cifar10, cnn3 first and last.
 - backbones: rounds of ResNet-18 on cars-bodytype at 64 x 64, fast against reference.
 - others: ResNet-18, MobileNetV3 and ViT-Tiny on cifar10: the first round, which compiles and captures, a later one, and
   the kernels that take longest in it.
@@ -124,6 +125,15 @@ def grid(dataset: Dataset, rounds: int) -> list[list[object]]:
     return [
         [f"grid: 12 trainings of {rounds} rounds", timed(partial(run_together, dataset, plans, device=DEVICE)), "s"],
         ["grid: 20 rounds of them, hardly read out", timed(partial(run_together, dataset, unread, device=DEVICE)), "s"],
+    ]
+
+
+def networks(dataset: Dataset) -> list[list[object]]:
+    """The three-layer networks, all of which train side by side."""
+    names = ("cnn3", "cnn3-plain", "cnn3-embedding", "cnn3-embedding(norm=True)", "cnn3")
+    base = plan_for(dataset, 2)
+    return [
+        [f"networks: training of round 1, {n}", rounds_of(dataset, replace(base, backbone=n), 10), "s"] for n in names
     ]
 
 
@@ -278,6 +288,7 @@ def main() -> None:
         parts: dict[str, Callable[[], list[list[object]]]] = {
             "whole": lambda: whole(cifar, args.rounds),
             "grid": lambda: grid(cifar, args.rounds),
+            "networks": lambda: networks(cifar),
             "backbones": lambda: backbones(args.folder),
             "others": lambda: others(cifar),
             "methods": lambda: methods(cifar, args.rounds),

@@ -1,10 +1,10 @@
-"""Recorded runs of the tuning classes at the paper's scale, thinned: what `mpt tune` and `mpt replay` read without a GPU.
+"""Recorded runs of the tuning classes at the paper's scale, thinned, for `mpt tune` and `mpt replay` without a GPU.
 
     python benchmarks/tuning_records.py PACKED OUT "embedding, lr .03, step" [--most 12] [--only ship]
-    mpt tune OUT/*/ --budget 16 --out tune.csv                          # after unpacking OUT/NAME.tar
+    mpt tune OUT/*/ --budget 16 --out tune.csv                          # after unpacking OUT/CLASS.tar
 
-PACKED is a folder as `benchmarks/real_images.py pack` writes it, or one with FOLDER/NAME-{train,test}.parquet. OUT gets a
-file CLASS.tar each. Rounds 15, 20, 40, 60, 80 and 100 are recorded; seed 10, as in the grid of regimes.
+PACKED is a folder as `benchmarks/real_images.py pack` writes it, or one with FOLDER/NAME-{train,test}.parquet. OUT gets
+a file CLASS.tar each. Rounds 15, 20, 40, 60, 80 and 100 are recorded; seed 10, as in the grid of regimes.
 """
 
 import argparse
@@ -43,12 +43,15 @@ def main() -> None:
     parser.add_argument("regime", choices=list(REGIMES))
     parser.add_argument("--most", type=float, default=12.0, help="megabytes of each")
     parser.add_argument("--only", nargs="+", help="classes")
+    parser.add_argument("--work", type=Path, default=Path("runs/records"), help="for what is unpacked and recorded")
     parser.add_argument("--rounds", type=int, nargs="+", default=[20, 40, 60, 80], help="kept besides 15 and 100")
     parser.add_argument("--methods", nargs="+", default=(), help="whose rows and trainings are kept; default: all")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as place:
-        for one in parse_sources(sources(args.folder, Path(place)), stand_ins=False).values():
+    data = args.work / "data"
+    data.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=args.work) as place:
+        for one in parse_sources(sources(args.folder, data), stand_ins=False).values():
             for rare in one.tuning:
                 if args.only and rare not in args.only:
                     continue

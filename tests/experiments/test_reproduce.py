@@ -37,6 +37,7 @@ TINY = Scale(
     budgets=(0.02, 0.2), few=0.004, fractions=(0.004, 0.2), classes=2, window=2, departures=(1, 2),
     backbone_remaining=(0.2,), eval_every=2, slow_every=2, seeds=2,
     backbones={"cnn3": {}, "vit-tiny": {"rounds": 2, "depart_at": 1}},
+    regimes=("cnn3", "embedding"), regime_sets=("nuimages",), many=None,
 )  # fmt: skip
 DATA = ("nuimages=road?train=12&test=6:truck/bus", "car1000-coarse=road?train=12&test=6&seed=1:van",
         "car1000-fine=road?train=12&test=6&seed=2:bus")  # fmt: skip
@@ -277,7 +278,7 @@ def test_the_page_in_a_browser(whole, phone):
     assert result["wrong"] == []
     assert result["requests"] == []
     assert result["wide"] <= result["window"]
-    assert result["charts"] == 14
+    assert result["charts"] == 15
     assert result["sections"] == [*EXHIBITS, "claims"]
     assert result["before"] > 0
     assert result["after"] == 0

@@ -144,7 +144,17 @@ def test_a_setting_stands_once():
     assert set(same) == {
         *("lr", "batch_size", "augment", "loss", "remaining", "backbone", "method", "grace", "watch_share", "patience"),
         *("carry_share", "remember", "most_references", "shadow", "ridge", "cov_ridge", "seed", "events"),
-        *("freeze", "deadline", "quorum", "min_vehicles", "timeout", "max_attempts"),
+        *(
+            "momentum",
+            "weight_decay",
+            "prox",
+            "freeze",
+            "deadline",
+            "quorum",
+            "min_vehicles",
+            "timeout",
+            "max_attempts",
+        ),
     }
     for name in set(same) - {"backbone", "seed", "events", "method"}:
         mine, theirs = app[name], own[name][0]

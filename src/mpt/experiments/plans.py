@@ -63,7 +63,7 @@ REGIMES: dict[str, dict[str, Any]] = {
 
 UNEVEN: dict[str, dict[str, Any]] = {
     "Dirichlet .1": {"dirichlet": 0.1},
-    "a tenth takes part": {"participation": 0.1, "vehicles": 50},
+    "a tenth takes part": {"participation": 0.1},
 }
 """What is changed besides in `uneven`."""
 
@@ -89,6 +89,7 @@ class Scale:
         beyond: whether `beyond` has more cells than Table 2: the further classes, and ResNet-18.
         regimes: those of the grid.
         regime_sets: whose Table 2 is made in the regime that the grid chose.
+        many: vehicles where a tenth of them takes part; None: as many as classes.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Scale:
     beyond: bool = False
     regimes: tuple[str, ...] = tuple(REGIMES)
     regime_sets: tuple[SetName, ...] = ("nuimages", "car1000-coarse", "car1000-fine")
+    many: int | None = 50
 
 
 PAPER = Scale(
@@ -161,6 +163,7 @@ QUICK = Scale(
     backbones={"cnn3": {}, "resnet18": _TINY, "mobilenetv3": _LONGER, "vit-tiny": _TINY},
     regimes=("cnn3", "embedding"),
     regime_sets=("nuimages",),
+    many=None,
 )
 SCALES = {scale.name: scale for scale in (PAPER, QUICK)}
 
@@ -298,6 +301,8 @@ def _cell(
     if wanted.study == "main" and regime:
         settings["methods"] += tuple(m for m in METHODS_OF["regimes"] if m not in settings["methods"])
     settings |= {**regime, **(UNEVEN[wanted.uneven] if wanted.uneven else {})}
+    if "participation" in settings:
+        settings["vehicles"] = scale.many
     dataset = loaded(source.spec, settings["image_size"], settings["per_class"])
     named = source.indices(dataset)
     rare = named[0] if wanted.rare is None else wanted.rare

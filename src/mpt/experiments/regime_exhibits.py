@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,6 +22,9 @@ SHOWN = ("frozen", "remaining-mean", "mean-shift", "mpt-lite", "mpt", "mpt-x")
 """In the figure, the last one on top."""
 
 DASH = "\N{EN DASH}"
+BANDS = (0.0, 1.0, 2.0, 4.0, float("inf"))
+"""Of the drift a round, by which the notes sum up."""
+
 BY_BACKBONE = (614, 616)
 """Lines of the claims that Table 3 judges: a regime has one backbone."""
 
@@ -93,7 +97,24 @@ def _said(results: Results, ranked: Sequence[Ranked]) -> tuple[str, ...]:
             f"({number(second.distance)}); what every other exhibit is made with, {next(iter(REGIMES))}: "
             f"{number(next(o.distance for o in ranked if o.name == next(iter(REGIMES))))}."
         )
-    return tuple(notes)
+    return (*notes, *_bands(results, [cell for one in ranked for cell in one.cells]))
+
+
+def _bands(results: Results, cells: Sequence[Judged]) -> list[str]:
+    """Each method's mean share of oracle-train's F1 by the drift a round."""
+    notes = []
+    for low, high in pairwise(BANDS):
+        inside = [cell for cell in cells if low <= cell.drift < high]
+        told = []
+        for method in SHOWN:
+            values = [s for cell in inside if (s := share(results, cell, method)) is not None]
+            told += [f"{LABELS.get(method, method)} {number(float(np.mean(values)))}"] if values else []
+        if told:
+            where = f"from {low:g} to {high:g}" if np.isfinite(high) else f"of {low:g} and more"
+            notes.append(
+                f"Mean share of oracle-train's F1 at a drift {where} a round, {len(inside)} cells: {', '.join(told)}."
+            )
+    return notes
 
 
 def nearest(results: Results, place: int = 0) -> Results | None:
@@ -183,10 +204,9 @@ def uneven(results: Results) -> Table:
     title = (
         "Uneven federations in the regime nearest to the paper's rows: rare-class F1 at the last round, 2% remaining"
     )
-    note = (
-        "Dirichlet .1: the other classes are split by Dirichlet(.1). A tenth takes part: 5 of 50 vehicles train in a "
-        "round."
-    )
+    many = results.grid.scale.many
+    few = f"a tenth of {many} vehicles" if many else "a tenth of the vehicles"
+    note = f"Dirichlet .1: the other classes are split by Dirichlet(.1). A tenth takes part: {few} trains in a round."
     return Table("uneven", title, "Method", columns, tuple(rows), (note,))
 
 

@@ -32,7 +32,15 @@ MOST_SAMPLES = 2**31
 VERSION = "mpt"
 """The release, in a server's key."""
 _NODES = "nodes"
-_EARLIER = {"shadow": False, "loss": "cross-entropy", "weights": "", "freeze": False}
+_EARLIER = {
+    "shadow": False,
+    "loss": "cross-entropy",
+    "weights": "",
+    "freeze": False,
+    "momentum": 0.9,
+    "weight_decay": 5e-4,
+    "prox": 0.0,
+}
 """What settings were before there was such a one."""
 
 

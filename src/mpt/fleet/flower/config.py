@@ -51,6 +51,9 @@ class AppConfig:
     lr: float = like(TrainingSettings, "lr")
     batch_size: int = like(TrainingSettings, "batch_size")
     augment: str = like(TrainingSettings, "augment", about="of training images")
+    momentum: float = like(TrainingSettings, "momentum")
+    weight_decay: float = like(TrainingSettings, "weight_decay")
+    prox: float = like(TrainingSettings, "prox")
     loss: str = like(
         FederationSettings, "loss", about="what vehicles minimise: as in mpt run; a file is bundled with the app"
     )
