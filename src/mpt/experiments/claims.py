@@ -144,13 +144,13 @@ def _frozen_degrades(results: Results) -> ClaimVerdict:
         return NOT_RUN
     points = outcome.curve("frozen").points
     before, after = points[outcome.depart_at].mean, points[outcome.rounds].mean
-    told = f"{number(before)} at the departure, {number(after)} at the last round"
+    first = points.get(outcome.depart_at + 1)
+    soon = "" if first is None else f" {number(first.mean)} a round later,"
+    told = f"{number(before)} at the departure,{soon} {number(after)} at the last round"
     if after >= before:
         return ClaimVerdict("does not", told)
-    first = points.get(outcome.depart_at + 1)
-    part = 0.0 if first is None else max(0.0, (before - first.mean) / (before - after))
-    told += "" if first is None else f"; {part:.0%} of the fall comes in the first round"
-    return ClaimVerdict("agrees" if part < 0.5 else "in part", told)
+    at_once = first is not None and before - first.mean > 0.5 * (before - after)
+    return ClaimVerdict("in part" if at_once else "agrees", told)
 
 
 def _fedavg_before(results: Results) -> ClaimVerdict:
