@@ -75,7 +75,8 @@ def lines_of(what: Sequence[str], one: Decomposition) -> Iterator[list[str]]:
     live = one.after["live"].step
     for name, outcome in {"before": one.before, **one.after}.items():
         step, apart = outcome.step, outcome.apart
-        figures = [step.references, step.rare, step.references / live.references, step.rare / live.rare]
+        pairs = ((step.references, live.references), (step.rare, live.rare))
+        figures = [mine for mine, _ in pairs] + [mine / whole if whole else np.nan for mine, whole in pairs]
         figures += [np.nan, np.nan] if apart is None else [apart.references, apart.rare]
         told = [f"{value:.6f}" if np.isfinite(value) else "" for value in (*figures, outcome.frozen, outcome.oracle)]
         yield [*what, str(one.seed), name, *told, str(one.layers), f"{one.gap:.3g}"]

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.experiments.cells import CellStore
-from mpt.experiments.exhibits import made
+from mpt.experiments.exhibits import EXHIBITS, made
 from mpt.experiments.plans import FIRST_SEED, PAPER, QUICK, REGIMES, Grid
 from mpt.experiments.regime_exhibits import nearest, regime_table2_wanted, uneven_wanted
 from mpt.experiments.regimes import JUDGES, SUDDEN, chosen, paper_shares, ranking, regimes_wanted
@@ -89,7 +89,10 @@ def test_the_nearest_is_chosen_and_ours_have_no_say(tmp_path):
     assert chosen(results(tmp_path)) is None
     assert regime_table2_wanted(grid) == uneven_wanted(grid) == []
     finish(grid, near, lambda m, n: like_the_paper(m, n, off=0.3), 2.0)
-    assert [one.name for one in ranking(results(tmp_path)) if one.cells] == [near.regime]
+    half = results(tmp_path)
+    assert [one.name for one in ranking(half) if one.cells] == [near.regime]
+    assert chosen(half) is None, "a grid that is not whole chooses nothing"
+    assert made("regimes", half).panels[0].drawing.marked is None
     finish(grid, far, lambda m, n: 0.0 if m.startswith("mpt") else like_the_paper(m, n, off=0.1), 0.5)
     ranked = ranking(results(tmp_path))
     assert [one.name for one in ranked] == [far.regime, near.regime]
@@ -98,7 +101,9 @@ def test_the_nearest_is_chosen_and_ours_have_no_say(tmp_path):
     assert ranked[0].cells[0].drift == 0.5
     again = results(tmp_path)
     assert nearest(again).grid.regime == far.regime
-    assert nearest(again, 1).grid.regime == near.regime
+    assert nearest(again, 1).grid.regime == "", "the first of the regimes is what the other exhibits are made with"
+    assert made("claims-regime", again).columns[2] == ("runner-up, 2% only", near.regime)
+    assert {w.study for w in EXHIBITS["claims-regime"].wanted(again)} == {"main", "beyond"}
     figure = made("regimes", again)
     assert figure.panels[0].drawing.marked == (0.5, "nearest to the paper")
     assert f"Nearest to the paper: {far.regime}" in " ".join(figure.notes)

@@ -173,7 +173,7 @@ def test_all_exhibits_from_end_to_end(whole):
     drawings = {path.stem for path in folder.glob("*.svg")}
     assert drawings == {
         "fig2a-f1", "fig2a-accuracy", "fig2b", "fig2c", "fig2d", "fig4", "fig5a", "fig5b", "fig6a", "fig6b",
-        "fig7a", "fig7b", "fig7c", "beyond",
+        "fig7a", "fig7b", "fig7c", "beyond", "regimes",
     }  # fmt: skip
     for path in folder.glob("*.svg"):
         ET.parse(path)

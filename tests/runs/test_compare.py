@@ -167,6 +167,17 @@ def test_a_cell_that_is_there_twice_counts_once(cells):
     assert found.unpaired == (f"{cells / 'z'} has mpt with the settings of {cells / 'c2'}, which is taken",)
 
 
+def test_a_cell_from_before_a_setting_is_the_same_as_one_with_its_default(tmp_path):
+    old = write_run(tmp_path / "old" / "cell", **FEW)
+    now = {"momentum": 0.9, "schedule": '"constant"'}
+    new = changed(write_run(tmp_path / "new" / "cell", **FEW), now, seed=1, noise=0.1)
+    other = changed(write_run(tmp_path / "new" / "other", **FEW), {"momentum": 0.0}, seed=2, noise=0.1)
+    assert compare(old, new).differ == {}
+    paired = compare(tmp_path / "old", tmp_path / "new")
+    assert {pair.cells for pair in paired.pairs} == {(old, new)}
+    assert any(str(other) in sentence for sentence in paired.unpaired)
+
+
 def test_holm_is_over_all_cells_and_methods_that_are_shown(cells):
     found = compare(cells, against="frozen")
     raw = [pair.mean_f1.difference.p for pair in found.pairs]

@@ -148,3 +148,7 @@ def test_what_one_cell_alone_has_is_not_pooled():
         ("tasks", 1, True),
         ("seeds", 4, False),
     ]
+
+
+def test_a_test_without_a_number_is_in_no_family():
+    assert holm_where_tested([float("nan"), 0.01, None, 0.04]) == [None, 0.02, None, 0.04]

@@ -20,7 +20,7 @@ from mpt.report.simulate import simulate
 from mpt.runs.coded import Coding
 from mpt.runs.compare import compare
 from mpt.runs.config import ConfigError, make_config
-from mpt.runs.errors import OtherRunError, RecordError
+from mpt.runs.errors import OtherRunError, RecordError, RunError
 from mpt.runs.folder import key_of
 from mpt.runs.reader import read_run
 from mpt.runs.record import Record
@@ -272,3 +272,30 @@ def test_a_record_of_a_later_version_is_refused(copy, tmp_path):
     np.savez(path, **arrays)
     with pytest.raises(RecordError, match="has version 3, should be 1 or 2"):
         replay(out, ["mpt"])
+
+
+@pytest.mark.parametrize("arrays", [{"labels": np.arange(3)}, {"version": np.array(2)}])
+def test_a_record_that_lacks_something_is_one_sentence(copy, tmp_path, arrays):
+    out = tmp_path / "copy"
+    shutil.copytree(copy[1], out)
+    np.savez(out / "record" / "0000-samples.npz", **arrays)
+    with pytest.raises(RecordError, match=r"0000-samples\.npz cannot be read \(KeyError"):
+        replay(out, ["mpt"])
+
+
+def test_a_run_whose_own_method_has_changed_is_not_thinned(tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text(Path(EXAMPLE.partition(":")[0]).read_text())
+    simulate(small("oracle-train", f"{mine}:MyMethod", rounds=4, dataset="road?train=12&test=6"), out=tmp_path / "run")
+    mine.write_text(mine.read_text() + "\n# another\n")
+    with pytest.raises(RunError, match=r"mine\.py:MyMethod has changed since the run"):
+        thin(tmp_path / "run", tmp_path / "copy")
+
+
+def test_seeds_that_do_not_begin_with_0_are_thinned_and_replayed(tmp_path):
+    config = small("mpt", "oracle-train", rounds=4, seeds=2, first_seed=3, dataset="road?train=12&test=6")
+    simulate(config, out=tmp_path / "run")
+    thin(tmp_path / "run", tmp_path / "copy", step=0.05)
+    assert sorted(path.name[:4] for path in (tmp_path / "copy" / "record").glob("*-samples.npz")) == ["0003", "0004"]
+    assert replay(tmp_path / "copy", ["mpt"]).again
+    assert {row["seed"] for row in read_run(tmp_path / "copy").tables.metrics} == {3, 4}

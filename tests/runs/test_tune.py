@@ -365,3 +365,18 @@ def test_a_space_that_is_none_gives_a_sentence(own):
     own.write_text(OWN.replace('{"by": Log(0.1, 10)}', '{"by": (0.1, 10)}'))
     with pytest.raises(MethodError, match=r"space: by is \(0.1, 10\), should be Log\(low, high\)"):
         find_space(f"{Path(own)}:Broken")
+
+
+def test_a_method_that_gives_a_readout_after_the_departure_is_scored(runs, tmp_path):
+    path = tmp_path / "late.py"
+    path.write_text(
+        "from mpt.methods.simple import Linear\n"
+        "class Late:\n"
+        "    name, training, needs_departure = 'late', 'held-out', True\n"
+        "    def depart(self, context):\n        return 0\n"
+        "    def track(self, state, context):\n        return state, Linear(*context.head)\n"
+    )
+    found = tune([runs / "three"], [f"{path}:Late"], budget=2, out=tmp_path / "tune.csv")
+    (tried,) = found.methods[0].tries
+    assert not tried.error
+    assert tried.score >= 0

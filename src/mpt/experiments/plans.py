@@ -298,7 +298,7 @@ def _cell(
         settings |= {"seeds": 1, "first_seed": FIRST_SEED}
     if wanted.study == "main" and wanted.set == "nuimages" and wanted.backbone == "cnn3":
         settings["methods"] += PARTS
-    if wanted.study == "main" and regime:
+    if wanted.study == "main" and (regime or wanted.uneven):
         settings["methods"] += tuple(m for m in METHODS_OF["regimes"] if m not in settings["methods"])
     settings |= {**regime, **(UNEVEN[wanted.uneven] if wanted.uneven else {})}
     if "participation" in settings:

@@ -7,12 +7,13 @@ from itertools import pairwise
 import numpy as np
 
 from mpt.base.seeds import Stat
+from mpt.experiments.beyond import with_further
 from mpt.experiments.claims import CLAIMS, ClaimVerdict, beats_baselines, f1, found
 from mpt.experiments.figures import Figure, Panel, looks
 from mpt.experiments.paper import LABELS
 from mpt.experiments.plans import REGIMES, UNEVEN, CellSpec
 from mpt.experiments.plots import Plane, Point
-from mpt.experiments.regimes import JUDGES, SUDDEN, Judged, Ranked, paper_shares, ranking
+from mpt.experiments.regimes import JUDGES, SUDDEN, Judged, Ranked, paper_shares, ranked_whole, ranking
 from mpt.experiments.results import Results
 from mpt.experiments.table import Entry, Table, TableRow, number
 from mpt.experiments.tables import table2, table2_wanted
@@ -20,6 +21,9 @@ from mpt.runs.summary import over
 
 SHOWN = ("frozen", "remaining-mean", "mean-shift", "mpt-lite", "mpt", "mpt-x")
 """In the figure, the last one on top."""
+
+BESIDE = ("icarl", "sdc", "ldc", "ccvr", "stop-at-departure", "dpcr")
+"""In the notes besides."""
 
 DASH = "\N{EN DASH}"
 BANDS = (0.0, 1.0, 2.0, 4.0, float("inf"))
@@ -49,7 +53,7 @@ def regimes(results: Results) -> Figure:
         for cell in sorted(cells, key=lambda c: -c.drift)
         if (value := share(results, cell, m)) is not None and np.isfinite(cell.drift)
     )
-    nearest = ranked[0] if ranked and np.isfinite(ranked[0].distance) else None
+    nearest = next(iter(ranked_whole(results)), None)
     place = (float(np.mean([c.drift for c in nearest.cells])), "nearest to the paper") if nearest else None
     label = "drift a round: mean way of the reference prototypes, in deviations"
     plane = Plane("regimes", label, "share of oracle-train's F1", points, True, False, marked=place) if points else None
@@ -68,11 +72,14 @@ def _ranks(results: Results, ranked: Sequence[Ranked]) -> Table:
         entries += [_mean([cell.shares[row] for cell in one.cells if row in cell.shares]) for row in (*JUDGES, SUDDEN)]
         entries += [_mean([s for c in one.cells if (s := share(results, c, m)) is not None]) for m in ours]
         rows.append(TableRow(one.name, tuple(entries)))
-    sets = [s for s, source in results.grid.sources.items() if source.tuning]
-    paper = [paper_shares(name) for name in sets]
+    paper = [paper_shares(name) for name, source in results.grid.sources.items() for _ in source.tuning]
     stated = [_mean([p[row] for p in paper if row in p]) for row in (*JUDGES, SUDDEN)]
     blank = (Entry(DASH),) * 3
-    rows.append(TableRow("paper, 2%, mean of the sets", (*blank, *stated, *(Entry(DASH),) * len(ours)), apart=True))
+    rows.append(
+        TableRow(
+            "paper, 2%, sets weighted by their classes", (*blank, *stated, *(Entry(DASH),) * len(ours)), apart=True
+        )
+    )
     groups = (*(("", c) for c in columns[:3]), *(("over the oracle, last round", c) for c in columns[3:]))
     groups += tuple(("over oracle-train, mean after", LABELS.get(m, m)) for m in ours)
     return Table("regimes", "Regimes, the nearest to the paper's rows first", "Regime", groups, tuple(rows))
@@ -83,7 +90,7 @@ def _mean(values: Sequence[float]) -> Entry:
 
 
 def _said(results: Results, ranked: Sequence[Ranked]) -> tuple[str, ...]:
-    whole = [one for one in ranked if np.isfinite(one.distance)]
+    whole = ranked_whole(results)
     notes = [
         "Distance: root of the mean squared difference from the paper's six figures at 2% (five rows as shares of "
         "their oracle's F1 at the last round, and the part of frozen's fall that comes in the first round after the "
@@ -106,7 +113,7 @@ def _bands(results: Results, cells: Sequence[Judged]) -> list[str]:
     for low, high in pairwise(BANDS):
         inside = [cell for cell in cells if low <= cell.drift < high]
         told = []
-        for method in SHOWN:
+        for method in (*SHOWN, *BESIDE):
             values = [s for cell in inside if (s := share(results, cell, method)) is not None]
             told += [f"{LABELS.get(method, method)} {number(float(np.mean(values)))}"] if values else []
         if told:
@@ -119,10 +126,11 @@ def _bands(results: Results, cells: Sequence[Judged]) -> list[str]:
 
 def nearest(results: Results, place: int = 0) -> Results | None:
     """The same cells' store in the regime that the grid chose, or in the runner-up; None as long as there is none."""
-    whole = [one for one in ranking(results) if np.isfinite(one.distance)]
+    whole = ranked_whole(results)
     if len(whole) <= place:
         return None
-    return results.once(f"nearest {place}", lambda: results.within(whole[place].name))
+    name = whole[place].name
+    return results.once(f"nearest {place}", lambda: results.within(name if REGIMES[name] else ""))
 
 
 def regime_table2_wanted(results: Results) -> list[CellSpec]:
@@ -131,7 +139,9 @@ def regime_table2_wanted(results: Results) -> list[CellSpec]:
     if there is None:
         return []
     sets = results.grid.scale.regime_sets
-    return [replace(one, regime=there.grid.regime) for one in table2_wanted(results) if one.set in sets]
+    return with_further(
+        results, [replace(w, regime=there.grid.regime) for w in table2_wanted(results) if w.set in sets]
+    )
 
 
 def regime_table2(results: Results) -> Table:
@@ -140,8 +150,12 @@ def regime_table2(results: Results) -> Table:
     if there is None:
         return Table("table2-regime", "Table 2 in the regime nearest to the paper's", "Method", (), ())
     made = table2(there)
-    title = f"Table 2 in the regime nearest to the paper's rows, {there.grid.regime}: rare-class F1 at the last round"
+    title = f"Table 2 in the regime nearest to the paper's rows, {_named(there)}: rare-class F1 at the last round"
     return replace(made, name="table2-regime", title=title)
+
+
+def _named(results: Results) -> str:
+    return results.grid.regime or next(iter(REGIMES))
 
 
 def regime_claims_wanted(results: Results) -> list[CellSpec]:
@@ -150,14 +164,14 @@ def regime_claims_wanted(results: Results) -> list[CellSpec]:
     if there is None:
         return []
     sets = results.grid.scale.regime_sets
-    return [CellSpec(set=s, regime=there.grid.regime) for s in sets]
+    return with_further(results, [CellSpec(set=s, regime=there.grid.regime) for s in sets])
 
 
 def regime_claims(results: Results) -> Table:
     """The claims that Table 2's cells judge, in today's regime, the chosen one, and the runner-up."""
     others = (("nearest to the paper", nearest(results)), ("runner-up, 2% only", nearest(results, 1)))
     sides = [("as elsewhere", results), *((name, side) for name, side in others if side is not None)]
-    columns = [(name, side.grid.regime or next(iter(REGIMES))) for name, side in sides]
+    columns = [(name, _named(side)) for name, side in sides]
     rows = []
     for claim in (claim for claim in CLAIMS if claim.line not in BY_BACKBONE):
         verdicts = [claim.judge(side) for _, side in sides]

@@ -143,5 +143,13 @@ def _ranking(results: Results) -> list[Ranked]:
 
 def chosen(results: Results) -> str | None:
     """The regime nearest to the paper's; None as long as no regime has all its cells."""
-    ranked = ranking(results)
-    return ranked[0].name if ranked and np.isfinite(ranked[0].distance) else None
+    ranked = ranked_whole(results)
+    return ranked[0].name if ranked else None
+
+
+def ranked_whole(results: Results) -> list[Ranked]:
+    """The regimes that have a distance, once every cell of the grid is there or has failed; none before."""
+    cells = [cell for one in regimes_wanted(results) if (cell := results.grid.cell(one)) is not None]
+    if not all(results.store.finished(cell) or results.store.failure(cell) is not None for cell in cells):
+        return []
+    return [one for one in ranking(results) if np.isfinite(one.distance)]

@@ -38,6 +38,8 @@ _SCORED_BY = (
     "cov_ridge",
 )
 """The settings of a run by which its record is scored."""
+THINNED_BYTES = 16
+"""Of a thinned copy's record in memory, for each on the disk, about."""
 _UNKNOWN_MEMORY = 4 * 2**30
 Seen = Iterable[tuple[int, Mapping[str, ServerView]]]
 
@@ -150,7 +152,8 @@ class Bench:
         if place not in self._reference:
             self._reference[place] = _figures(run, plan, find_method(REFERENCE), self._views(run, plan))
         mine, theirs = _figures(run, plan, method, self._views(run, plan)), self._reference[place]
-        (row,), (reference,) = mine.series, theirs.series
+        (reference,) = theirs.series
+        (row,) = (series for series in mine.series if mine.rounds_after(series))
         if self.figure == "last_f1":
             value, whole = mine.last(row)[plan.seed], theirs.last(reference)[plan.seed]
         else:
@@ -179,7 +182,7 @@ class Bench:
     def _read(self, run: TuningRun, plan: Plan) -> tuple[RecordedRound, ...] | None:
         """A seed's rounds; None where there is no room for them: float32 in the record is float64 in memory."""
         record = Record.of(run.folder)
-        needed = 2 * record.size // run.config.seeds
+        needed = (2 if record.samples(plan.seed).rounds is None else THINNED_BYTES) * record.size // run.config.seeds
         if needed > self._room:
             self.say(f"seed {plan.seed} of {run.folder} has no room in memory and is read again for every try")
             return None

@@ -76,7 +76,7 @@ def _unlike(runs: Sequence[Run], apart: frozenset[str]) -> list[str]:
     """Settings in which these runs differ, a text each; the folders' names where these do not tell them apart."""
     names = dict.fromkeys(name for run in runs for name in run.config if name not in apart | {"dataset"})
     unlike = [name for name in names if len({str(run.config.get(name)) for run in runs}) > 1]
-    texts = [", ".join(_text(name, run.config[name]) for name in unlike if name in run.config) for run in runs]
+    texts = [", ".join(_text(n, run.config[n]) for n in unlike if run.config.get(n) is not None) for run in runs]
     return texts if len({*texts}) == len(runs) else [run.path.name for run in runs]
 
 

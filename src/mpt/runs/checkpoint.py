@@ -85,7 +85,7 @@ def remove(folder: Path) -> None:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.checkpoint"))
+    return sorted(folder.glob("*.checkpoint"), key=lambda path: [part.zfill(20) for part in path.stem.split("-")])
 
 
 def _read(path: Path, device: str) -> RunCheckpoint:

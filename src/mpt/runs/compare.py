@@ -10,8 +10,10 @@ import numpy as np
 
 from mpt.base.errors import MptError
 from mpt.base.seeds import Series
+from mpt.base.settings import default_of, rules_of
 from mpt.base.text import did_you_mean
 from mpt.runs.cellnames import CellName, cell_names
+from mpt.runs.config import RunConfig
 from mpt.runs.pooling import Pooled, Rows, Stratum, pooled
 from mpt.runs.reader import Run, is_run, read_run
 from mpt.runs.significance import TTest, holm_where_tested, t_test
@@ -185,7 +187,13 @@ def cells_of(folder: Path) -> list[Run]:
     found = [folder] if _has_rows(folder) else sorted(filter(_has_rows, below))
     if not found:
         raise CompareError(f"compare: {folder} holds no run that has begun to be read out, should be of mpt run --out")
-    return [read_run(path) for path in found]
+    return [_completed(read_run(path)) for path in found]
+
+
+def _completed(run: Run) -> Run:
+    """With the settings that there were none of when it was made: they are as they are by default."""
+    known = {name: default_of(RunConfig, name) for name in rules_of(RunConfig)}
+    return replace(run, config={**known, **run.config})
 
 
 def _has_rows(folder: Path) -> bool:

@@ -13,10 +13,11 @@ import io
 import json
 import lzma
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,6 +35,14 @@ from mpt.runs.errors import RecordError
 FOLDER = "record"
 VERSION, THINNED = 1, 2
 """Of a run's record, and of a thinned copy's."""
+
+_BROKEN = (
+    *(OSError, ValueError, RuntimeError, KeyError, TypeError, IndexError, EOFError),
+    *(zipfile.BadZipFile, lzma.LZMAError, zlib.error),
+)
+"""What reading a file raises that is no record."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +141,9 @@ class Record:
 
     def samples(self, seed: int) -> RecordedLabels:
         """What `write_samples` was given."""
-        found = self._read(f"{seed:04d}-samples")
+        return self._parsed(f"{seed:04d}-samples", self._samples)
+
+    def _samples(self, found: dict[str, Any]) -> RecordedLabels:
         if int(found["version"]) not in (VERSION, THINNED):
             raise RecordError(
                 f"record: {self.path} has version {found['version']}, should be {VERSION} or {THINNED}; record it again"
@@ -144,7 +155,9 @@ class Record:
 
     def round(self, seed: int, number: int, samples: RecordedLabels) -> dict[str, Stored]:
         """The features of one evaluated round by training; those of one model are one object."""
-        found = self._read(f"{seed:04d}-{number:06d}")
+        return self._parsed(f"{seed:04d}-{number:06d}", lambda found: self._round(found, samples))
+
+    def _round(self, found: dict[str, Any], samples: RecordedLabels) -> dict[str, Stored]:
         models = []
         for i in range(1 + int(found["models"].max())):
             ids = found[f"vehicles{i}"].tolist()
@@ -176,15 +189,17 @@ class Record:
         self.path.mkdir(exist_ok=True)
         write_atomically(self.path / f"{name}.npz", content.getvalue())
 
-    def _read(self, name: str) -> dict[str, Any]:
+    def _parsed(self, name: str, parse: Callable[[dict[str, Any]], T]) -> T:
+        """What a file of the record says; `RecordError` where it is missing or broken."""
         path = self.path / f"{name}.npz"
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                return dict(arrays)
+                return parse(dict(arrays))
         except FileNotFoundError:
             raise RecordError(f"record: there is no {path}, should be there after mpt run --record") from None
-        except (OSError, ValueError, RuntimeError, zipfile.BadZipFile, EOFError, lzma.LZMAError) as error:
-            raise RecordError(f"record: {path} cannot be read ({error}); record the run again") from None
+        except _BROKEN as error:
+            what = f"{type(error).__name__}: {error}"
+            raise RecordError(f"record: {path} cannot be read ({what}); record the run again") from None
 
 
 @dataclass(frozen=True)

@@ -99,9 +99,10 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def holm_where_tested(p: Sequence[float | None]) -> list[float | None]:
-    """The same where some have no test: these are not in the family, and stay None."""
-    adjusted = iter(holm([value for value in p if value is not None]))
-    return [None if value is None else next(adjusted) for value in p]
+    """The same where some have no test: these are not in the family, and are None."""
+    tested = [value is not None and not math.isnan(value) for value in p]
+    adjusted = iter(holm([value for value, there in zip(p, tested, strict=True) if there and value is not None]))
+    return [next(adjusted) if there else None for there in tested]
 
 
 def smallest_detectable(error: float, df: float) -> float:

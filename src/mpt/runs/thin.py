@@ -16,15 +16,17 @@ from typing import Any
 
 import numpy as np
 
+from mpt.base.extensions import files_of
 from mpt.base.seeds import Series
 from mpt.base.text import did_you_mean, quantity
 from mpt.federation.plan import Plan
-from mpt.methods import Method, find_methods
+from mpt.federation.readouts import READOUTS
+from mpt.methods import METHODS, Method, find_methods
 from mpt.runs.coded import COARSEST, FINEST
 from mpt.runs.config import ConfigError, RunConfig
-from mpt.runs.errors import RecordError
+from mpt.runs.errors import RecordError, RunError
 from mpt.runs.folder import key_of
-from mpt.runs.manifest import ORIGINAL, THINNED, commit
+from mpt.runs.manifest import ORIGINAL, THINNED, commit, extensions_of
 from mpt.runs.record import Record
 from mpt.runs.replay import read_finished, recorded_rounds
 from mpt.runs.summary import Figures
@@ -98,6 +100,10 @@ def thin(
     if seeds is not None and seeds > config.seeds:
         raise ConfigError(f"seeds: {seeds}, should be at most {config.seeds}, as many as the run has")
     chosen = replace(config, methods=_chosen(config, methods), seeds=seeds or config.seeds, models=False)
+    scored = [pair for pair in extensions_of(chosen) if pair[0] is METHODS or pair[0] is READOUTS]
+    for text, digest in files_of(scored).items():
+        if manifest["files"].get(text, digest) != digest:
+            raise RunError(f"thin: {text} has changed since the run in {folder}; run it again, or put the file back")
     numbers = rounds_of(Plan.of(chosen, manifest["rare"], 0), rounds)
     source = _Source(Record.of(folder), chosen, manifest, numbers, key_of(config, manifest))
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -204,7 +204,8 @@ class Stack:
                 cells = self.flat if self.layout.embedding else self.features
                 k.activate_mean[(b * grid**2, vehicles)](
                     self.maps[i], self.moments[i], affine, cells, self.sizes, self.step,
-                    v, b, count, H=s, W=s, C=outputs, GRID=grid, NORM=norm, BLOCK=min(32, s * s // grid**2),
+                    v, b, count, H=s, W=s, C=outputs, GRID=grid, NORM=norm,
+                    BLOCK=min(32, triton.next_power_of_2(s * s // grid**2)),
                 )  # fmt: skip
         if self.layout.embedding:
             self._embed(vehicles)
