@@ -104,7 +104,15 @@ def _said(results: Results, ranked: Sequence[Ranked]) -> tuple[str, ...]:
             f"({number(second.distance)}); what every other exhibit is made with, {next(iter(REGIMES))}: "
             f"{number(next(o.distance for o in ranked if o.name == next(iter(REGIMES))))}."
         )
+        told = [f"without {LABELS.get(row, row)} {_first_without(whole, row).name}" for row in (*JUDGES, SUDDEN)]
+        notes.append(f"Which would be nearest without one of the six figures: {'; '.join(told)}.")
     return (*notes, *_bands(results, [cell for one in ranked for cell in one.cells]))
+
+
+def _first_without(ranked: Sequence[Ranked], row: str) -> Ranked:
+    """The regime with the smallest distance without one of the six figures."""
+    distances = [float(np.mean([cell.without(row) for cell in one.cells])) for one in ranked]
+    return ranked[int(np.argmin(distances))]
 
 
 def _bands(results: Results, cells: Sequence[Judged]) -> list[str]:

@@ -50,7 +50,12 @@ class Judged:
     @property
     def distance(self) -> float:
         """Root of the mean squared difference of the six."""
-        return float(np.sqrt(np.mean([(self.shares[row] - self.paper[row]) ** 2 for row in self.paper])))
+        return self.without(None)
+
+    def without(self, row: str | None) -> float:
+        """The same without one of them."""
+        gaps = [self.shares[one] - self.paper[one] for one in self.paper if one != row]
+        return float(np.sqrt(np.mean(np.square(gaps))))
 
 
 @dataclass(frozen=True)
