@@ -164,7 +164,7 @@ def _write(results: Results, names: Sequence[str], out: Path) -> list[Path]:
             used = [results.grid.sources[s] for s in sets]
             shown = [s.short if used[1:] else s.label for s in used]  # one line has no room for several labels
             if name == "regimes":
-                shown = [f"{s.name} ({', '.join(s.tuning)})" for s in used]
+                shown = [f"{s.name} ({', '.join(s.tuning)})" if used[1:] else s.tuning_label for s in used]
             caption = f"{'; '.join(shown)}, scale {results.grid.scale.name}"
             for panel in thing.panels:
                 if panel.drawing is not None:
