@@ -13,12 +13,12 @@ from mpt.experiments.cells import Cell
 from mpt.runs.config import make_config
 from mpt.runs.reader import read_tables
 
-ARCHIVE = Path(__file__).parents[2] / "results/paper/cells.tar.gz"
+RESULTS = Path(__file__).parents[2] / "results/paper"
 
 
-@pytest.mark.skipif(not ARCHIVE.exists(), reason="docs/ is not here")
-def test_committed_cells_have_the_names_that_a_sweep_looks_for():
-    with tarfile.open(ARCHIVE) as archive:
+@pytest.mark.parametrize("name", ["cells.tar.gz", "regimes.tar.xz"])
+def test_committed_cells_have_the_names_that_a_sweep_looks_for(name):
+    with tarfile.open(RESULTS / name) as archive:
         names = archive.getnames()
         manifests = [name for name in names if name.endswith("/manifest.json")]
         assert manifests
@@ -33,9 +33,8 @@ def test_committed_cells_have_the_names_that_a_sweep_looks_for():
             assert f"{key}/metrics.csv" in names
 
 
-@pytest.mark.skipif(not ARCHIVE.exists(), reason="docs/ is not here")
 def test_committed_cells_can_be_read(tmp_path):
-    with tarfile.open(ARCHIVE) as archive:
+    with tarfile.open(RESULTS / "cells.tar.gz") as archive:
         key = archive.getnames()[0].partition("/")[0]
         archive.extractall(tmp_path, [m for m in archive if m.name.startswith(f"{key}/")], filter="data")
     tables = read_tables(tmp_path / key)

@@ -12,7 +12,7 @@ from mpt.experiments.cells import CellStore
 from mpt.experiments.exhibits import EXHIBITS, made
 from mpt.experiments.plans import FIRST_SEED, PAPER, QUICK, REGIMES, Grid
 from mpt.experiments.regime_exhibits import nearest, regime_table2_wanted, uneven_wanted
-from mpt.experiments.regimes import JUDGES, SUDDEN, chosen, paper_shares, ranking, regimes_wanted
+from mpt.experiments.regimes import JUDGES, SUDDEN, paper_shares, ranking, regimes_wanted
 from mpt.experiments.results import Results
 from mpt.experiments.sets import parse_sources
 from mpt.runs.tables import COLUMNS, FORMAT, Tables
@@ -86,12 +86,12 @@ def test_the_grid_is_every_regime_with_every_tuning_class_and_new_seeds():
 def test_the_nearest_is_chosen_and_ours_have_no_say(tmp_path):
     grid = results(tmp_path)
     near, far = regimes_wanted(grid)
-    assert chosen(results(tmp_path)) is None
+    assert nearest(results(tmp_path)) is None
     assert regime_table2_wanted(grid) == uneven_wanted(grid) == []
     finish(grid, near, lambda m, n: like_the_paper(m, n, off=0.3), 2.0)
     half = results(tmp_path)
     assert [one.name for one in ranking(half) if one.cells] == [near.regime]
-    assert chosen(half) is None, "a grid that is not whole chooses nothing"
+    assert nearest(half) is None, "a grid that is not whole chooses nothing"
     assert made("regimes", half).panels[0].drawing.marked is None
     finish(grid, far, lambda m, n: 0.0 if m.startswith("mpt") else like_the_paper(m, n, off=0.1), 0.5)
     ranked = ranking(results(tmp_path))
@@ -119,4 +119,4 @@ def test_a_regime_whose_oracle_is_too_low_is_not_ranked(tmp_path):
     for one in regimes_wanted(grid):
         finish(grid, one, lambda m, n: 0.3 * like_the_paper(m, n), 1.0)
     assert all(np.isinf(one.distance) for one in ranking(grid))
-    assert chosen(grid) is None
+    assert nearest(grid) is None

@@ -117,19 +117,22 @@ class Bomb:
         return (pytest.fail, ("code of the file was run",))
 
 
+NO_TENSORS = r"weights: .*w\.pt holds something else than tensors, or is broken"
+
+
 def test_no_code_of_a_file_is_run(tmp_path):
     torch.save({"a": Bomb()}, tmp_path / "w.pt")
-    with pytest.raises(LearningError, match=r"w\.pt cannot be read \(UnpicklingError: .*should be tensors alone"):
+    with pytest.raises(LearningError, match=rf"{NO_TENSORS} \(UnpicklingError\), should be"):
         read(str(tmp_path / "w.pt"))
     (tmp_path / "w.pt").write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(LearningError, match="should be tensors alone"):
+    with pytest.raises(LearningError, match=NO_TENSORS):
         read(str(tmp_path / "w.pt"))
 
 
 @pytest.mark.parametrize("data", [b"", b"not a pickle", b"PK\x03\x04 no archive"])
 def test_nonsense_in_a_torch_file_is_a_sentence(tmp_path, data):
     (tmp_path / "w.pt").write_bytes(data)
-    with pytest.raises(LearningError, match=r"weights: .*w\.pt cannot be read \(") as raised:
+    with pytest.raises(LearningError, match=rf"{NO_TENSORS} \(") as raised:
         read(str(tmp_path / "w.pt"))
     assert "\n" not in str(raised.value)
 
@@ -137,7 +140,7 @@ def test_nonsense_in_a_torch_file_is_a_sentence(tmp_path, data):
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 def test_torchscript_is_refused(tmp_path):
     torch.jit.save(torch.jit.trace(torch.nn.Linear(2, 2), torch.zeros(1, 2)), tmp_path / "w.pt")
-    with pytest.raises(LearningError, match="should be tensors alone"):
+    with pytest.raises(LearningError, match=NO_TENSORS):
         read(str(tmp_path / "w.pt"))
 
 

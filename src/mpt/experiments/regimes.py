@@ -146,12 +146,6 @@ def _ranking(results: Results) -> list[Ranked]:
     return sorted(made, key=lambda ranked: ranked.distance)
 
 
-def chosen(results: Results) -> str | None:
-    """The regime nearest to the paper's; None as long as no regime has all its cells."""
-    ranked = ranked_whole(results)
-    return ranked[0].name if ranked else None
-
-
 def ranked_whole(results: Results) -> list[Ranked]:
     """The regimes that have a distance, once every cell of the grid is there or has failed; none before."""
     cells = [cell for one in regimes_wanted(results) if (cell := results.grid.cell(one)) is not None]

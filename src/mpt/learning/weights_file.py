@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
-from mpt.base.extensions import located, told
+from mpt.base.extensions import located
 from mpt.learning.settings import LearningError
 
 _LONGEST_HEADER = 100_000_000
@@ -50,8 +50,8 @@ def read(path: str) -> Any:
         raise LearningError(f"weights: {path} cannot be read ({error.strerror or error})") from None
     except Exception as error:  # unpickling raises whatever it likes
         raise LearningError(
-            f"weights: {path} cannot be read ({told(error)[:160]}), should be tensors alone, as "
-            "torch.save(model.state_dict(), ...) or safetensors write them"
+            f"weights: {path} holds something else than tensors, or is broken ({type(error).__name__}), should be as "
+            "torch.save(model.state_dict(), ...) or safetensors write it"
         ) from None
 
 
