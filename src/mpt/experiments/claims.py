@@ -57,9 +57,9 @@ def f1(outcome: CellOutcome, method: str) -> float:
     return np.nan if stat is None else stat.mean
 
 
-def strongest(outcome: CellOutcome) -> tuple[str, float]:
-    """The baseline with the highest F1 at the last round."""
-    there = [m for m in BASELINES if m in outcome.methods]
+def strongest(outcome: CellOutcome, rivals: Sequence[str] = BASELINES) -> tuple[str, float]:
+    """The rival with the highest F1 at the last round, the baselines unless others are named."""
+    there = [m for m in rivals if m in outcome.methods]
     best = max(there, key=lambda m: f1(outcome, m))
     return best, f1(outcome, best)
 
@@ -74,13 +74,15 @@ def counted(holds: int, run: int, planned: int, told: str = "") -> ClaimVerdict:
     return ClaimVerdict(status, f"in {holds} of {run} settings{missing}{told}")
 
 
-def beats_baselines(results: Results, wanted: Sequence[CellSpec], ours: tuple[str, ...]) -> ClaimVerdict:
-    """One of ours is ahead of every baseline."""
+def beats_baselines(
+    results: Results, wanted: Sequence[CellSpec], ours: tuple[str, ...], rivals: Sequence[str] = BASELINES
+) -> ClaimVerdict:
+    """One of ours is ahead of every baseline, or of other rivals."""
     gaps = {}
     for name, outcome in found(results, wanted):
-        if not set(ours) <= set(outcome.methods):
+        if not set(ours) <= set(outcome.methods) or not set(rivals) & set(outcome.methods):
             continue
-        rival, score = strongest(outcome)
+        rival, score = strongest(outcome, rivals)
         gaps[f"{LABELS[rival]} on {name}"] = max(f1(outcome, m) for m in ours) - score
     if not gaps:
         return NOT_RUN

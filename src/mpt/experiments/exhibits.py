@@ -7,12 +7,13 @@ from mpt.experiments import figures, tables
 from mpt.experiments.beyond import beyond, beyond_wanted, with_further
 from mpt.experiments.figures import Figure
 from mpt.experiments.plans import CellSpec
-from mpt.experiments.regime_exhibits import (
+from mpt.experiments.regime_figure import regimes
+from mpt.experiments.regime_tables import (
     regime_claims,
     regime_claims_wanted,
+    regime_gaps,
     regime_table2,
     regime_table2_wanted,
-    regimes,
     uneven,
     uneven_wanted,
 )
@@ -62,6 +63,7 @@ EXHIBITS: dict[str, Exhibit] = {
     "beyond": Exhibit(beyond_wanted, beyond),
     "regimes": Exhibit(regimes_wanted, regimes),
     "table2-regime": Exhibit(regime_table2_wanted, regime_table2),
+    "gaps-regime": Exhibit(regime_table2_wanted, regime_gaps),
     "claims-regime": Exhibit(regime_claims_wanted, regime_claims),
     "uneven": Exhibit(uneven_wanted, uneven),
 }

@@ -17,6 +17,8 @@ LABELS = {
     "oracle": "Oracle prototype",
     "oracle-train": "oracle-train",
     "remaining-mean": "remaining-mean",
+    "dpcr": "DPCR",
+    "stop-at-departure": "stop-at-departure",
 }
 """The paper's names of methods; ours for those that it does not have."""
 

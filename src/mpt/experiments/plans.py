@@ -61,6 +61,20 @@ REGIMES: dict[str, dict[str, Any]] = {
 }
 """Settings that the paper does not state, by name; the first is what every other exhibit is made with."""
 
+TUNED: dict[str, dict[str, str]] = {
+    "embedding, lr .03, step": {
+        "ccvr": "ccvr(lr=0.0004616, epochs=10, weight_decay=0.0004388, shrink=100, rectify=True, training='held-out')",
+        "sdc": "sdc(sigma=0.9588)",
+        "ldc": "ldc(ridge=7.195)",
+        "ldc:all": "ldc:all(ridge=0.09595)",
+        "dpcr": "dpcr(ridge=0.3504, gamma=5.054e-05)",
+        "mpt-lite": "mpt-lite(ridge=0.01733)",
+        "mpt": "mpt(ridge=0.07213, cov_ridge=0.03189)",
+        "mpt-x": "mpt-x(cov_ridge=0.8766, outward=True)",
+    }
+}
+"""By regime, what `mpt tune` found best for a method there on the tuning classes (results/tune-regime.csv)."""
+
 UNEVEN: dict[str, dict[str, Any]] = {
     "Dirichlet .1": {"dirichlet": 0.1},
     "a tenth takes part": {"participation": 0.1},
@@ -300,6 +314,7 @@ def _cell(
         settings["methods"] += PARTS
     if wanted.study == "main" and (regime or wanted.uneven):
         settings["methods"] += tuple(m for m in METHODS_OF["regimes"] if m not in settings["methods"])
+        settings["methods"] += tuple(TUNED.get(wanted.regime, {}).values())
     settings |= {**regime, **(UNEVEN[wanted.uneven] if wanted.uneven else {})}
     if "participation" in settings:
         settings["vehicles"] = scale.many

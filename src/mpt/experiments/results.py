@@ -1,16 +1,16 @@
 """What the cells have measured, as the exhibits ask for it."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
 from mpt.base.seeds import Curve, Stat
 from mpt.experiments.cells import Cell, CellStore
-from mpt.experiments.plans import FURTHER, CellSpec, Grid
+from mpt.experiments.plans import FURTHER, TUNED, CellSpec, Grid
 from mpt.experiments.sets import SETS
 from mpt.runs.summary import Figures, over
-from mpt.runs.tables import Tables
+from mpt.runs.tables import Row, Tables
 
 T = TypeVar("T")
 
@@ -47,6 +47,19 @@ class CellOutcome:
         """How many there are."""
         return len(self.figures.seeds)
 
+    def in_place_of(self, rows: Mapping[str, str]) -> "CellOutcome":
+        """With other rows in the place of some: by the name that each of them gets, those that there are."""
+        taken = {other: name for name, other in rows.items() if other in self.methods}
+        renamed = {f.name: self._renamed(getattr(self.tables, f.name), taken) for f in fields(self.tables)}
+        return replace(self, tables=Tables(**renamed))
+
+    @staticmethod
+    def _renamed(records: Iterable[Row], taken: Mapping[str, str]) -> tuple[Row, ...]:
+        replaced = set(taken.values())
+        return tuple(
+            {**r, "method": taken.get(r["method"], r["method"])} for r in records if r["method"] not in replaced
+        )
+
     def curve(self, method: str, column: str = "f1") -> Curve:
         """A figure of a method by round."""
         return self.figures.curve(self.figures.first(method), column)
@@ -75,11 +88,13 @@ class Results:
     Attributes:
         grid: what it is made with.
         store: the cells.
+        tuned: whether methods have their tuned rows' figures, in regimes in which they were tuned.
         looked: outcomes that were asked for, for who wants to know what a claim rests on.
     """
 
     grid: Grid
     store: CellStore
+    tuned: bool = False
     looked: list[CellOutcome] = field(default_factory=list)
     _read: dict[str, CellOutcome | None] = field(default_factory=dict)
     _made: dict[str, Any] = field(default_factory=dict)
@@ -93,7 +108,12 @@ class Results:
 
     def within(self, regime: str) -> "Results":
         """The same cells' store in another regime of training; what has been read is shared."""
-        return Results(replace(self.grid, regime=regime), self.store, _read=self._read)
+        return replace(self, grid=replace(self.grid, regime=regime), looked=[], _made={})
+
+    @property
+    def with_tuned(self) -> "Results":
+        """The same with every method's tuned row in its place."""
+        return replace(self, tuned=True, looked=[], _read={}, _made={})
 
     def of(self, wanted: CellSpec) -> CellOutcome | None:
         """A cell's outcome, with the seeds that it has so far; None where it is missing.
@@ -108,7 +128,9 @@ class Results:
             tables = self.store.tables(cell)
             if tables is not None and wanted.study == "main":
                 tables += self._beside(wanted, tables.seeds)
-            self._read[cell.key] = None if tables is None else self._outcome(cell, tables)
+            read = None if tables is None else self._outcome(cell, tables)
+            rows = TUNED.get(wanted.regime or self.grid.regime, {}) if self.tuned else {}
+            self._read[cell.key] = read.in_place_of(rows) if read and rows else read
         outcome = self._read[cell.key]
         self.looked.extend([outcome] if outcome else [])
         return outcome

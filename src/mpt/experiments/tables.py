@@ -16,6 +16,9 @@ from mpt.pages.styles import kind_of
 MORE = ("ldc:all", "remaining-mean", "oracle-train")
 """Rows below the paper's: LDC from all samples, the plain mean of the remaining ones, and the honest reference."""
 
+IN_REGIMES = ("dpcr", "stop-at-departure")
+"""Rows below these, where a cell has them."""
+
 PAPERS = "Beside ours the paper's numbers, on "
 
 
@@ -99,11 +102,12 @@ def _grid(
 ) -> Table:
     outcomes = {w: results.of(w) for w in groups}
     rows = []
-    for method in (*_with_own(TABLE, results), *MORE):
+    there = {m for outcome in outcomes.values() if outcome for m in outcome.methods}
+    for method in (*_with_own(TABLE, results), *MORE, *(m for m in IN_REGIMES if m in there)):
         entries = []
         for wanted, (_, key) in groups.items():
             entries.append(Entry(last(outcomes[wanted], method), paper.stated(stated, key, method, wanted.remaining)))
-        apart = kind_of(method) == "reference" or method in MORE
+        apart = kind_of(method) == "reference" or method in (*MORE, *IN_REGIMES)
         rows.append(TableRow(paper.LABELS.get(method, method), tuple(entries), apart))
     columns = tuple((group, f"{100 * w.remaining:g}%") for w, (group, _) in groups.items())
     return Table(name, title, "Method", columns, tuple(_with_best(rows)), (note,))
