@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="the extra sim is not installed")
@@ -11,7 +13,7 @@ def checkpoint(number, key="key", seed=0, kept=None):
     tensors = {"weight": torch.full((2, 3), float(number)), "steps": torch.tensor(number)}
     model = Model(Handle(number, 1), tensors)
     state = FederationState(number, {"held-out": model, "continued": model}, {"held-out": model}, {"mine": kept})
-    return RunCheckpoint(key, seed, state, Tables(metrics=({"round": number},)))
+    return RunCheckpoint(key, 0, None).then(seed, state, Tables(metrics=({"round": number},)))
 
 
 def test_the_two_latest_are_kept_and_the_latest_is_read(tmp_path):
@@ -24,6 +26,19 @@ def test_the_two_latest_are_kept_and_the_latest_is_read(tmp_path):
     assert torch.equal(found.state.models["held-out"].tensors["weight"], torch.full((2, 3), 2.0))
     assert found.state.models["held-out"] is found.state.models["continued"] is found.state.earlier["held-out"]
     assert found.state.models["held-out"].handle == (2, 1)
+
+
+def test_what_was_measured_is_packed_once_and_comes_back_in_order():
+    last, packed = RunCheckpoint("key", 0, None), []
+    for number in range(1, 5):
+        last = last.then(0, None, Tables(metrics=({"round": number},), confusion=({"count": number},) * (number % 2)))
+        packed.append(last.measured)
+    assert all(after[: len(before)] == before for before, after in itertools.pairwise(packed))
+    assert all(a is b for a, b in zip(packed[0], packed[-1], strict=False))
+    assert last.tables == Tables(
+        metrics=tuple({"round": n} for n in range(1, 5)), confusion=({"count": 1}, {"count": 3})
+    )
+    assert last.then(0, None, Tables()).measured == last.measured, "a round without a readout adds nothing"
 
 
 def test_other_runs_checkpoints_are_not_read(tmp_path):
@@ -40,9 +55,9 @@ def test_one_of_another_format_is_said_and_not_used(tmp_path):
     save(folder, checkpoint(1))
     save(folder, checkpoint(2))
     path = folder / "0000-000002.checkpoint"
-    path.write_bytes(path.read_bytes().replace(b"MPT checkpoint 4\n", b"MPT checkpoint 3\n", 1))
+    path.write_bytes(path.read_bytes().replace(b"MPT checkpoint 5\n", b"MPT checkpoint 4\n", 1))
     assert load(folder, "key", device="cpu", say=said.append).round == 1
-    assert said == [f"{path} cannot be used (it has format 3, should be 4), so the run resumes from before it"]
+    assert said == [f"{path} cannot be used (it has format 4, should be 5), so the run resumes from before it"]
 
 
 def test_what_cannot_be_pickled_leaves_the_last_one_there(tmp_path):

@@ -24,7 +24,6 @@ from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.local import Local
 from mpt.protocol.parts import Asked, Part, parts_of
 from mpt.runs.checkpoint import RunCheckpoint, load, save
-from mpt.runs.tables import Tables
 
 Make = Callable[[], Method]
 """Makes the method anew, as a run that is resumed would."""
@@ -148,7 +147,7 @@ def observe(make: Make, world: World, *, isolated: bool = False, resumed: bool =
 
 def _written_and_read(number: int, states: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        save(Path(folder), RunCheckpoint("check", 0, FederationState(number, {}, {}, states), Tables()))
+        save(Path(folder), RunCheckpoint("check", 0, FederationState(number, {}, {}, states)))
         said: list[str] = []
         found = load(Path(folder), "check", device="cpu", say=said.append)
     if found is None or found.state is None:

@@ -9,9 +9,12 @@ from mpt.experiments.figures import Figure
 from mpt.experiments.plans import CellSpec
 from mpt.experiments.regime_figure import regimes
 from mpt.experiments.regime_tables import (
+    network_table2,
+    network_table2_wanted,
     regime_claims,
     regime_claims_wanted,
     regime_gaps,
+    regime_gaps_wanted,
     regime_table2,
     regime_table2_wanted,
     uneven,
@@ -63,7 +66,8 @@ EXHIBITS: dict[str, Exhibit] = {
     "beyond": Exhibit(beyond_wanted, beyond),
     "regimes": Exhibit(regimes_wanted, regimes),
     "table2-regime": Exhibit(regime_table2_wanted, regime_table2),
-    "gaps-regime": Exhibit(regime_table2_wanted, regime_gaps),
+    "table2-network": Exhibit(network_table2_wanted, network_table2),
+    "gaps-regime": Exhibit(regime_gaps_wanted, regime_gaps),
     "claims-regime": Exhibit(regime_claims_wanted, regime_claims),
     "uneven": Exhibit(uneven_wanted, uneven),
 }

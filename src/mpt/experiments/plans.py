@@ -62,6 +62,15 @@ REGIMES: dict[str, dict[str, Any]] = {
 """Settings that the paper does not state, by name; the first is what every other exhibit is made with."""
 
 TUNED: dict[str, dict[str, str]] = {
+    "cnn3, lr .001": {
+        "sdc": "sdc(sigma=0.445)",
+        "ldc": "ldc(ridge=0.09595)",
+        "ldc:all": "ldc:all(ridge=0.0003034)",
+        "dpcr": "dpcr(ridge=0.004672, gamma=0.0004262)",
+        "mpt-lite": "mpt-lite(ridge=0.01733)",
+        "mpt": "mpt(ridge=0.02475, cov_ridge=0.01612)",
+        "mpt-x": "mpt-x(cov_ridge=0.8766, outward=True)",
+    },
     "embedding, lr .03, step": {
         "ccvr": "ccvr(lr=0.0004616, epochs=10, weight_decay=0.0004388, shrink=100, rectify=True, training='held-out')",
         "sdc": "sdc(sigma=0.9588)",
@@ -71,9 +80,11 @@ TUNED: dict[str, dict[str, str]] = {
         "mpt-lite": "mpt-lite(ridge=0.01733)",
         "mpt": "mpt(ridge=0.07213, cov_ridge=0.03189)",
         "mpt-x": "mpt-x(cov_ridge=0.8766, outward=True)",
-    }
+    },
 }
-"""By regime, what `mpt tune` found best for a method there on the tuning classes (results/tune-regime.csv)."""
+"""By regime, what `mpt tune` found best there on the tuning classes, for methods whose default it was not
+(results/tune-regime.csv, results/tune-network.csv).
+"""
 
 UNEVEN: dict[str, dict[str, Any]] = {
     "Dirichlet .1": {"dirichlet": 0.1},

@@ -27,15 +27,31 @@ BY_TABLE2 = (133, 612)
 def nearest(results: Results, place: int = 0) -> Results | None:
     """The same cells' store in the regime that the grid chose, or in the runner-up; None as long as there is none."""
     whole = ranked_whole(results)
-    if len(whole) <= place:
-        return None
-    name = whole[place].name
-    return results.once(f"nearest {place}", lambda: results.within(name if REGIMES[name] else ""))
+    return _within(results, whole[place].name) if len(whole) > place else None
+
+
+def other_network(results: Results) -> Results | None:
+    """The same in the nearest regime that has another network than the chosen one."""
+    networks = {one.name: REGIMES[one.name].get("backbone", "cnn3") for one in ranked_whole(results)}
+    name = next((name for name, network in networks.items() if network != next(iter(networks.values()))), None)
+    return _within(results, name) if name else None
+
+
+def _within(results: Results, name: str) -> Results:
+    return results.once(f"within {name}", lambda: results.within(name if REGIMES[name] else ""))
 
 
 def regime_table2_wanted(results: Results) -> list[CellSpec]:
     """Table 2 in the chosen regime."""
-    there = nearest(results)
+    return _table2_wanted(results, nearest(results))
+
+
+def network_table2_wanted(results: Results) -> list[CellSpec]:
+    """Table 2 in the nearest regime with another network."""
+    return _table2_wanted(results, other_network(results))
+
+
+def _table2_wanted(results: Results, there: Results | None) -> list[CellSpec]:
     if there is None:
         return []
     sets = results.grid.scale.regime_sets
@@ -46,9 +62,17 @@ def regime_table2_wanted(results: Results) -> list[CellSpec]:
 
 def regime_table2(results: Results) -> Table:
     """F1 at the last round by set, in the chosen regime."""
-    there = nearest(results)
+    return _table2(nearest(results), "table2-regime", "the regime nearest to the paper's rows")
+
+
+def network_table2(results: Results) -> Table:
+    """The same in the nearest regime with another network."""
+    return _table2(other_network(results), "table2-network", "the nearest regime with another network")
+
+
+def _table2(there: Results | None, name: str, which: str) -> Table:
     if there is None:
-        return Table("table2-regime", "Table 2 in the regime nearest to the paper's", "Method", (), ())
+        return Table(name, f"Table 2 in {which}", "Method", (), ())
     made = table2(there)
     tuned = {LABELS[m] for m in TUNED.get(there.grid.regime, {})}
     below = [
@@ -58,10 +82,10 @@ def regime_table2(results: Results) -> Table:
         for row in table2(there.with_tuned).rows
         if row.label in tuned
     ]
-    title = f"Table 2 in the regime nearest to the paper's rows, {_named(there)}: rare-class F1 at the last round"
-    note = "Tuned: with the best of 16 tries on the tuning classes in this regime (results/tune-regime.csv)."
+    title = f"Table 2 in {which}, {_named(there)}: rare-class F1 at the last round"
+    note = "Tuned: with the best of 16 tries on the tuning classes in this regime (results/tune-*.csv)."
     notes = (*made.notes, *([note] if below else []))
-    return replace(made, name="table2-regime", title=title, rows=(*made.rows, *below), notes=notes)
+    return replace(made, name=name, title=title, rows=(*made.rows, *below), notes=notes)
 
 
 def _named(results: Results) -> str:
@@ -78,12 +102,11 @@ def regime_claims_wanted(results: Results) -> list[CellSpec]:
 
 
 def regime_claims(results: Results) -> Table:
-    """The claims that Table 2's cells judge, in today's regime, the chosen one, there with every method tuned, and in
-    the runner-up.
-    """
+    """The claims that Table 2's cells judge, by regime; tuned: with every method's best settings of `mpt tune`."""
     sides = _sides(results)
     second = nearest(results, 1)
-    sides += [("runner-up, 2% only", second)] if second is not None else []
+    if second is not None and second.grid.regime not in {side.grid.regime for _, side in sides}:
+        sides.append(("runner-up, 2% only", second))
     rows = []
     for claim in (claim for claim in CLAIMS if claim.line not in BY_BACKBONE):
         told = [
@@ -101,13 +124,19 @@ def regime_claims(results: Results) -> Table:
 
 
 def _sides(results: Results) -> list[tuple[str, Results]]:
-    """Today's regime; the chosen one; there with every method tuned, where they were."""
-    there = nearest(results)
-    if there is None:
-        return [("as elsewhere", results)]
-    sides = [("as elsewhere", results), ("nearest to the paper", there)]
-    tuned = there.grid.regime in TUNED
-    return [*sides, *([("nearest, every method tuned", there.with_tuned)] if tuned else [])]
+    """Today's regime, the chosen one, and the nearest with another network; where methods were tuned, tuned too."""
+    sides = [("as elsewhere", results)]
+    for name, there in (("nearest", nearest(results)), ("another network", other_network(results))):
+        if there is not None and there.grid.regime not in {side.grid.regime for _, side in sides}:
+            sides.append((name, there))
+            if there.grid.regime in TUNED:
+                sides.append((f"{name}, tuned", there.with_tuned))
+    return sides
+
+
+def regime_gaps_wanted(results: Results) -> list[CellSpec]:
+    """Table 2 wherever it is compared."""
+    return [*regime_table2_wanted(results), *network_table2_wanted(results)]
 
 
 def regime_gaps(results: Results) -> Table:

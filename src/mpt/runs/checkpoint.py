@@ -2,21 +2,21 @@
 
 import hashlib
 import io
+import pickle
+import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
 from mpt.base.errors import MptError
 from mpt.base.files import remove_files, write_atomically
 from mpt.federation.state import FederationState
+from mpt.runs.tables import Tables
 
-if TYPE_CHECKING:
-    from mpt.runs.tables import Tables
-
-_NAME, _FORMAT = b"MPT checkpoint ", b"4"
+_NAME, _FORMAT = b"MPT checkpoint ", b"5"
 _MAGIC = _NAME + _FORMAT + b"\n"
 _KEPT = 2
 
@@ -33,18 +33,30 @@ class RunCheckpoint:
         key: stands for everything that determines the numbers; another key's checkpoint is none of this run.
         seed: the one that is under way.
         state: of its federation; None where it has not begun.
-        tables: what has been measured so far, of earlier seeds too.
+        measured: what has been measured so far, of earlier seeds too, packed piece by piece: writing a checkpoint
+            takes as long after many rounds as after few.
     """
 
     key: str
     seed: int
     state: FederationState | None
-    tables: "Tables"
+    measured: tuple[bytes, ...] = ()
 
     @property
     def round(self) -> int:
         """The last round that is done."""
         return 0 if self.state is None else self.state.round
+
+    @property
+    def tables(self) -> Tables:
+        """What has been measured so far."""
+        pieces = [pickle.loads(zlib.decompress(piece)) for piece in self.measured]
+        return Tables(*(tuple(chain.from_iterable(getattr(p, f.name) for p in pieces)) for f in fields(Tables)))
+
+    def then(self, seed: int, state: FederationState | None, tables: Tables) -> "RunCheckpoint":
+        """The next one, with what has been measured since."""
+        piece = zlib.compress(pickle.dumps(tables, protocol=5), level=1)
+        return RunCheckpoint(self.key, seed, state, (*self.measured, piece) if tables != Tables() else self.measured)
 
 
 def save(folder: Path, checkpoint: RunCheckpoint) -> None:

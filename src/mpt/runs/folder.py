@@ -115,13 +115,14 @@ class Folder:
             self._refuse_strangers()
         (self.path / "report.html").unlink(missing_ok=True)
         if seeds:
-            found = RunCheckpoint(self.key, self.config.first_seed + seeds, None, finished)
+            seed = self.config.first_seed + seeds
+            found = RunCheckpoint(self.key, seed, None).then(seed, None, finished)
             save(self.checkpoints, found)
         else:
             found = load(self.checkpoints, self.key, device=self.device, say=self.say)
         if found is None:
             self.clear()
-            found = RunCheckpoint(self.key, self.config.first_seed, None, Tables())
+            found = RunCheckpoint(self.key, self.config.first_seed, None)
         if seeds:  # whoever reads the folder now must not take it for a finished run of more seeds
             self._write_manifest(finished=False)
         write_atomically(self.path / "config.toml", self.config.to_toml().encode())

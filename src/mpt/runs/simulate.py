@@ -107,7 +107,7 @@ def simulate(
     if out is None:
         if config.record:
             raise ConfigError("record: there is no folder to record into, should come with --out DIR")
-        begun = RunCheckpoint("", config.first_seed, None, Tables())
+        begun = RunCheckpoint("", config.first_seed, None)
         return RunResult(config, run.manifest, run.go(begun, None, progress))
     folder = Folder(_made(Path(out)), config, run.manifest, run.device, say)
     with folder.locked():
@@ -193,7 +193,7 @@ class _Run:
                         if folder is not None and self.config.models:
                             _keep(folder.path, federation, state, rows)
                         measured = tables_of(rows, (plan.depart_at, plan.rounds), self.dataset.classes)
-                        last = RunCheckpoint(last.key, seed, state, last.tables + measured)
+                        last = last.then(seed, state, measured)
                         if folder is not None:
                             folder.checkpoint(last, always=bool(rows))
                         if progress is not None:
