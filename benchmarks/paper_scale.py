@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("exhibits", nargs="+")
     parser.add_argument("--work", type=Path, default=Path("runs/paper"))
     parser.add_argument("--cells", type=Path, nargs="+", default=[])
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int)
     parser.add_argument("--fractions", type=float, nargs="+", help="of table 3, where not all of them can be run")
     parser.add_argument("--backbones", nargs="+", help="likewise", choices=sorted(PAPER.backbones))
     parser.add_argument("--seconds", type=float)

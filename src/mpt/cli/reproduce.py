@@ -28,7 +28,7 @@ def reproduce_command(
     ] = None,
     scale: Annotated[str, typer.Option(help="paper, or quick: minutes on two cores, to see that it runs")] = "quick",
     out: Annotated[Path | None, typer.Option(help="folder; default: runs/reproduce-SCALE")] = None,
-    seeds: Annotated[int | None, typer.Option(help="how many; default: paper 3, quick 1")] = None,
+    seeds: Annotated[int | None, typer.Option(help="how many; default: paper 3, quick 1, or what there is")] = None,
     jobs: Annotated[int | None, typer.Option(help="processes; default: one a GPU, or one a core")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
     seconds: Annotated[float | None, typer.Option(help="begin no further cell after these")] = None,

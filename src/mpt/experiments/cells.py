@@ -107,9 +107,12 @@ class CellStore:
         except RunError:
             return 0
 
-    def tables(self, cell: Cell) -> Tables | None:
-        """What a cell has measured: of as many seeds as are asked for, or of those that are finished; None: of none."""
-        seeds = min(cell.config.seeds, self.seeds(cell))
+    def tables(self, cell: Cell, *, every: bool = False) -> Tables | None:
+        """What a cell has measured: of as many seeds as are asked for, or of those that are finished; None: of none.
+
+        With `every` of all that are finished, be they more than are asked for.
+        """
+        seeds = self.seeds(cell) if every else min(cell.config.seeds, self.seeds(cell))
         if not seeds:
             return None
         try:

@@ -379,6 +379,7 @@ def judged(results: Results) -> Table:
         )
     labels = "; ".join(source.label for source in results.grid.sources.values())
     warning = " Too small to decide any of them." if results.grid.scale.name == "quick" else ""
-    notes = (f"Data: {labels or 'none'}. Scale {results.grid.scale.name}, seeds: {results.grid.seeds}.{warning}",)
+    seeds = f"{results.grid.seeds}{' or more' * results.grid.every_seed}"
+    notes = (f"Data: {labels or 'none'}. Scale {results.grid.scale.name}, seeds: {seeds}.{warning}",)
     columns = (("", "line of mpt.tex"), ("", "here"), ("", "figures"))
     return Table("claims", "The paper's claims", "Claim", columns, tuple(rows), notes)

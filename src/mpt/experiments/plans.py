@@ -236,6 +236,7 @@ class Grid:
         scale: how large everything is.
         sources: the data, by the paper's set.
         seeds: how many.
+        every_seed: whether a cell that has more of them is shown with all it has.
         own: methods beside the paper's, as `mpt run --methods` takes them; they are run in cells of their own.
         models: whether cells keep their models.
         regime: of `REGIMES`, in which cells are that name none; empty: the first.
@@ -247,6 +248,7 @@ class Grid:
     own: tuple[str, ...] = ()
     models: bool = True
     regime: str = ""
+    every_seed: bool = False
 
     @cached_property
     def own_names(self) -> tuple[str, ...]:

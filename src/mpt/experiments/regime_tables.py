@@ -13,7 +13,7 @@ from mpt.experiments.plans import REGIMES, TUNED, UNEVEN, CellSpec
 from mpt.experiments.regimes import ranked_whole
 from mpt.experiments.results import Results, last
 from mpt.experiments.sets import SetName
-from mpt.experiments.table import Entry, Table, TableRow
+from mpt.experiments.table import Entry, Table, TableRow, number
 from mpt.experiments.tables import table2, table2_wanted
 from mpt.runs.summary import over
 
@@ -83,9 +83,27 @@ def _table2(there: Results | None, name: str, which: str) -> Table:
         if row.label in tuned
     ]
     title = f"Table 2 in {which}, {_named(there)}: rare-class F1 at the last round"
-    note = "Tuned: with the best of 16 tries on the tuning classes in this regime (results/tune-*.csv)."
-    notes = (*made.notes, *([note] if below else []))
-    return replace(made, name=name, title=title, rows=(*made.rows, *below), notes=notes)
+    notes = [*made.notes, *_paid(there)]
+    if below:
+        notes.append("Tuned: with the best of 16 tries on the tuning classes in this regime (results/tune-*.csv).")
+    return replace(made, name=name, title=title, rows=(*made.rows, *below), notes=tuple(notes))
+
+
+def _paid(there: Results) -> list[str]:
+    """What stopping at the departure costs the other classes."""
+    gaps = [
+        stopped.mean - tracked.mean
+        for _, outcome in found(there, table2_wanted(there))
+        if (stopped := last(outcome, "stop-at-departure", "others_accuracy"))
+        and (tracked := last(outcome, "mpt-x", "others_accuracy"))
+    ]
+    if not gaps:
+        return []
+    mean = number(float(np.mean(gaps)))
+    return [
+        f"Accuracy on the other classes at the last round, stop-at-departure less MPT-X: {mean} on average over "
+        f" {len(gaps)} cells, {number(min(gaps))} to {number(max(gaps))}."
+    ]
 
 
 def _named(results: Results) -> str:

@@ -72,7 +72,7 @@ def reproduce(
         out: a folder; cells are in `out/cells`, which several processes may fill at the same time.
         scale: "paper" or "quick".
         data: as `parse_sources` takes it. At the quick scale, sets that are not named get stand-ins.
-        seeds: how many; None: as the scale has it.
+        seeds: how many; None: as the scale has it, and cells that have more are shown with all that they have.
         jobs: processes; None: one a GPU, or one a core.
         device: as in `RunConfig`.
         seconds: after these no further cell is begun, and those that are running end; None: all are computed.
@@ -99,7 +99,8 @@ def reproduce(
     ordered = in_order(names)
     chosen = [n for n in EXHIBITS if n in ordered]
     sources = parse_sources(data, stand_ins=scale == "quick")
-    grid = Grid(SCALES[scale], sources, seeds or SCALES[scale].seeds, tuple(methods), models)
+    planned = seeds or SCALES[scale].seeds
+    grid = Grid(SCALES[scale], sources, planned, tuple(methods), models, every_seed=seeds is None)
     _ = grid.own_names  # says what is wrong with a method before anything is computed
     store = CellStore(out / "cells")
 

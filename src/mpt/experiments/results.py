@@ -125,7 +125,7 @@ class Results:
         if cell is None:
             return None
         if cell.key not in self._read:
-            tables = self.store.tables(cell)
+            tables = self.store.tables(cell, every=self.grid.every_seed)
             if tables is not None and wanted.study == "main":
                 tables += self._beside(wanted, tables.seeds)
             read = None if tables is None else self._outcome(cell, tables)
