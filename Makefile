@@ -1,13 +1,15 @@
-# Everything runs in .venv, which the first command that needs it makes with pip and constraints.txt.
+# Everything runs in .venv, which the first command that needs it makes with pip and constraints.txt: each command
+# installs what it needs and no more.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo tour fleet-demo fleet-newest test quick lint bench bench-simulators bench-cpu clean
+.PHONY: help demo tour fleet-demo fleet-newest test quick lint docs bench bench-simulators bench-cpu clean
 
 help:
 	@echo "make demo    a federation that a vehicle leaves: every method's F1, and a report; about a minute and a half"
 	@echo "make tour    one departure with plain arrays, printed step by step"
 	@echo "make fleet-demo          a SuperLink and four vehicles on loopback, one of which leaves; about three minutes"
+	@echo "make docs    the documentation site, docs/_build/html/index.html; five minutes, GALLERY=skip: ten seconds"
 	@echo "make test    all tests, a quarter of an hour     make quick   without the slow ones, five minutes"
 	@echo "make lint    ruff, mypy and import-linter        make bench   the benchmarks of benchmarks/"
 	@echo "make bench-cpu           what MPT adds to a round, and how it grows; about ten minutes"
@@ -16,15 +18,15 @@ help:
 	@echo "make clean   remove .venv, .venv-bench, .venv-newest and caches"
 
 # Runs anew every time. Without --overwrite, what runs/demo holds of these settings would be gone on from or shown.
-demo: .venv/ready
+demo: .venv/sim
 	$(BIN)/mpt run --dataset road --rare truck --per-class 300 --rounds 25 --epochs 2 \
 	  --eval-every 1 --slow-every 5 --out runs/demo --overwrite \
 	  --methods fedavg,ccvr,icarl,sdc,ldc,frozen,remaining-mean,mpt,mpt-lite,mpt-x,oracle,oracle-train
 
-tour: .venv/ready
+tour: .venv/sim
 	$(BIN)/python examples/core_tour.py
 
-fleet-demo: .venv/ready
+fleet-demo: .venv/fleet
 	$(BIN)/python -m mpt.fleet.flower.demo runs/fleet-demo deploy/flower
 
 # Side by side: a file a process, as many as there are cores, at most four, with a thread each.
@@ -41,6 +43,11 @@ lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+# GALLERY=skip shows the examples' code without running them.
+docs: .venv/docs
+	$(BIN)/python -m sphinx -b html -W --keep-going -q -d docs/_build/doctrees docs docs/_build/html
+	$(BIN)/python docs/check_links.py docs/_build/html
 
 bench: .venv/ready
 	$(BIN)/python benchmarks/reconstruction.py
@@ -73,12 +80,33 @@ fleet-newest: .venv-newest/ready
 	  -e ".[fleet-sim]" "pfl[pytorch]==0.6.0"
 	@touch $@
 
-.venv/ready: pyproject.toml constraints.txt
+# $(call install,extras,what for): into .venv, with a line before and a line after.
+define install
+	@echo "Installing what $(2) needs into .venv, with pip ..."
+	@begun=$$(date +%s); \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(1)]" && \
+	  echo "... done after $$(($$(date +%s) - begun)) s; .venv has $$(du -sm .venv | cut -f1) MB"
+	@touch $@
+endef
+
+.venv/bin/python:
 	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "'$(PYTHON)' is no Python 3.11 or newer; name one: make PYTHON=/path/to/python3 $(MAKECMDGOALS)"; exit 1; }
-	'$(PYTHON)' -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,fleet-sim]"
-	@touch $@
+	@'$(PYTHON)' -m venv .venv
+
+.venv/sim: pyproject.toml constraints.txt | .venv/bin/python
+	$(call install,sim,the demo)
+
+.venv/fleet: .venv/sim
+	$(call install,fleet,a fleet)
+
+.venv/ready: .venv/sim
+	$(call install,dev$(comma)fleet-sim,a developer)
+
+.venv/docs: .venv/sim
+	$(call install,docs,the documentation)
+
+comma := ,
 
 clean:
 	rm -rf .venv .venv-bench .venv-newest .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

@@ -3,7 +3,7 @@
     python benchmarks/real_images.py pack FOLDER PACKED     # FOLDER/NAME-{train,test}.parquet to PACKED/NAME.npz
     python benchmarks/real_images.py tune PACKED RESULTS
     python benchmarks/real_images.py report PACKED RESULTS
-    python benchmarks/real_images.py tables RESULTS         # the tables of docs/results.md
+    python benchmarks/real_images.py tables RESULTS         # the tables of docs/explanation/results.md
 
 `pack` keeps the JPEG bytes, so that a machine with a GPU needs neither pyarrow nor much room. All seeds of a cell are
 trained together. RESULTS/tune.csv and report.csv are written anew after every cell; cells that are there are not run

@@ -177,7 +177,7 @@ def test_all_of_them_run_together_from_the_command_line(files):
 
 def test_the_page_on_things_of_ones_own_says_what_works(tmp_path, monkeypatch):
     """Its code in one file, and its first command, at a scale of seconds."""
-    text = (ROOT / "docs" / "extend.md").read_text()
+    text = (ROOT / "docs" / "how-to" / "extend.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(blocks) == 6
     method = FILES["method.py"].replace("class Shifted", "class Mine").replace("by=0.0", "lam=0.0, by=0.0")

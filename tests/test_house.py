@@ -55,7 +55,7 @@ def test_a_module_that_belongs_to_no_room_is_found(house):
 
 
 def test_the_files_that_the_docs_name_are_there():
-    text = (HERE / "docs" / "architecture.md").read_text()
+    text = (HERE / "docs" / "explanation" / "architecture.md").read_text()
     named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_0-9]+\.py)`", text))
     assert len(named) > 30
     assert [name for name in sorted(named) if not (HERE / "src" / "mpt" / name).is_file()] == []

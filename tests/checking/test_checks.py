@@ -166,7 +166,7 @@ def test_what_does_not_keep_it_fails_the_check_that_is_meant(tmp_path, parts, ex
 
 
 def test_the_methods_in_the_docs_are_what_they_say(tmp_path):
-    text = (Path(EXAMPLE.rpartition(":")[0]).parents[1] / "docs" / "add-a-method.md").read_text()
+    text = (Path(EXAMPLE.rpartition(":")[0]).parents[1] / "docs" / "how-to" / "add-a-method.md").read_text()
     example, nearest, pulled = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert Path(EXAMPLE.rpartition(":")[0]).read_text().endswith(example)
     path = tmp_path / "pulled.py"

@@ -30,7 +30,7 @@ def test_the_command_writes_a_png(tmp_path, capsys):
 
 def test_the_picture_in_the_docs_is_that_of_today():
     image_module = pytest.importorskip("PIL.Image")
-    path = Path(__file__).parents[2] / "docs" / "road.png"
+    path = Path(__file__).parents[2] / "docs" / "_static" / "road.png"
     assert path.stat().st_size < 150_000
     shown = np.asarray(image_module.open(path).convert("RGB")).astype(int)
     assert np.abs(shown - sheet(load("road?train=1&test=12"), zoom=2)).mean() < 10

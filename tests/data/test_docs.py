@@ -1,11 +1,11 @@
-"""The code in docs/data.md runs."""
+"""The code in docs/reference/datasets.md runs."""
 
 import re
 from pathlib import Path
 
 from mpt.data import LOADERS, load
 
-DOCS = Path(__file__).parents[2] / "docs" / "data.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "datasets.md"
 
 
 def test_the_code_runs(tmp_path, monkeypatch):

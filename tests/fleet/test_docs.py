@@ -1,4 +1,4 @@
-"""The code in docs/fleet.md runs and prints what stands there."""
+"""The code in docs/reference/fleet.md runs and prints what stands there."""
 
 import re
 from dataclasses import fields
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mpt.fleet import TrackerSettings
 
-DOCS = Path(__file__).parents[2] / "docs" / "fleet.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "fleet.md"
 
 
 def test_the_code_runs_and_prints_what_it_says(tmp_path, monkeypatch, capsys):
@@ -27,7 +27,7 @@ def test_the_code_runs_and_prints_what_it_says(tmp_path, monkeypatch, capsys):
 def test_every_setting_and_decision_is_described():
     text = DOCS.read_text()
     assert all(f"`{field.name}`" in text for field in fields(TrackerSettings))
-    house = DOCS.parents[1] / "src" / "mpt"
+    house = DOCS.parents[2] / "src" / "mpt"
     source = "".join(path.read_text() for room in ("fleet", "tracking") for path in (house / room).glob("*.py"))
     decided = set(re.findall(r'Decision\([a-z.]+, "([a-z-]+)"', source)) | {
         "joined",

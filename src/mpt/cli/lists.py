@@ -41,16 +41,18 @@ def _table(name: str) -> Table:
     if name == "methods":
         table.add_column("training")
     table.add_column("what it is" if name != "methods" else "what it does")
-    for spec, about in _lines(name, found):
+    for spec, about in listed(name):
         training = [found.find(spec).training if spec in found else ""] if name == "methods" else []
         table.add_row(spec, *training, about)
     return table
 
 
-def _lines(name: str, found: Any) -> list[tuple[str, str]]:
-    if name != "datasets":
-        listed: list[tuple[str, str]] = found.listed()
-        return listed
-    from mpt.data import usages
+def listed(name: str) -> list[tuple[str, str]]:
+    """What there is at an extension point, and a line on each."""
+    if name == "datasets":
+        from mpt.data import usages
 
-    return list(usages().items())
+        return list(usages().items())
+    module, point, _ = POINTS[name]
+    lines: list[tuple[str, str]] = getattr(import_module(module), point).listed()
+    return lines

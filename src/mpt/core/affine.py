@@ -170,8 +170,8 @@ def residual_noise(mapped: AffineMap, earlier: Floats, factor: Floats, floor: fl
     what of the variance of h that of map(z) does not account for, at least a fiftieth of all of it and at most all.
     f is for a class that the map was not fitted to, whose samples scatter further about it: on tuning classes 0.9 to
     1.8 times as far where p is a seventh of n, and the further the fewer samples the map has to follow; the second term
-    is generalized cross-validation's (`docs/beyond-the-paper.md`). Where the map leaves nothing unexplained, prediction
-    and measurement agree, and the floor changes nothing.
+    is generalized cross-validation's (`docs/explanation/mpt-x.md`). Where the map leaves nothing unexplained,
+    prediction and measurement agree, and the floor changes nothing.
 
     Args:
         mapped: the map.

@@ -21,7 +21,7 @@ SURE = 10.0
 """By how much a disagreement must exceed chance to count: 1 + SURE / sqrt(N) times its mean."""
 
 _DEGRADED, _LOST = 0.45, 0.85
-"""Of the distance to the nearest other prototype; `docs/beyond-the-paper.md` has the F1 at these."""
+"""Of the distance to the nearest other prototype; `docs/explanation/mpt-x.md` has the F1 at these."""
 
 
 class Health(NamedTuple):

@@ -18,7 +18,7 @@ def load_parquet(request: DatasetSpec) -> Dataset:
     try:
         import pyarrow.parquet
     except ImportError:
-        raise request.error("needs pyarrow, which is not installed; pip install pyarrow") from None
+        raise request.error("needs pyarrow, which is not installed; pip install 'mpt-fl[data]' brings it") from None
     tables = {}
     for which, path in paths.items():
         try:

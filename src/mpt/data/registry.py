@@ -94,7 +94,7 @@ def load(
     seed: int = 0,
     say: Callable[[str], None] = _LOG.warning,
 ) -> Dataset:
-    """The dataset that `spec` names; `docs/data.md` has every form.
+    """The dataset that `spec` names; `docs/reference/datasets.md` has every form.
 
     Args:
         spec: for instance `road`, `road?train=500`, `digits`, `parquet:PREFIX`, `folder:PATH`, `npz:PATH`, `hf:NAME`,

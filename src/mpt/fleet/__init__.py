@@ -1,6 +1,6 @@
 """A real fleet: vehicles leave, vanish and return, and the server knows what that does to its classes.
 
-Nothing here needs torch or Flower; `docs/fleet.md` has the protocol on a page.
+Nothing here needs torch or Flower; `docs/reference/fleet.md` has the protocol on a page.
 """
 
 from mpt.fleet.log import DecisionLog

@@ -215,7 +215,7 @@ class Method(Protocol):
 
     @property
     def training(self) -> str:
-        """Which training's model it reads, as in `mpt trainings` or `path.py:name`."""
+        """Which training's model it reads: a name that `mpt trainings` lists, or the path of one's own."""
         ...
 
     def depart(self, context: RoundContext) -> Any:

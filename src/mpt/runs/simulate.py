@@ -24,7 +24,7 @@ from mpt.runs.manifest import manifest_of
 from mpt.runs.models import ModelFolder
 from mpt.runs.record import Record, RecordedLabels, Recorder
 from mpt.runs.summary import Figures, records
-from mpt.runs.tables import Tables, tables_of
+from mpt.runs.tables import Tables, pandas, tables_of
 
 _LOG = logging.getLogger("mpt")
 
@@ -77,9 +77,7 @@ class RunResult:
     @property
     def summary(self) -> Any:
         """One row a method and readout: F1 at the departure, at the last round and on average after the departure."""
-        import pandas as pd
-
-        return pd.DataFrame.from_records(records(self.figures.summaries))
+        return pandas().DataFrame.from_records(records(self.figures.summaries))
 
 
 def simulate(

@@ -17,6 +17,7 @@ import numpy as np
 from mpt.base.files import write_atomically
 from mpt.federation.measurement import Measurement
 from mpt.runs.csvfile import CsvLine, read_lines
+from mpt.runs.errors import RunError
 
 FORMAT = 2
 """Of the files in a run's folder; raised when a table's columns change their meaning."""
@@ -126,8 +127,7 @@ class Tables:
 
     def frame(self, name: str) -> Any:
         """One of them as a pandas data frame."""
-        import pandas as pd
-
+        pd = pandas()
         records, columns = getattr(self, name), columns_of(name, getattr(self, name))
         made = pd.DataFrame.from_records(list(records), columns=list(columns))
         gaps = {c for c in columns for r in records if r.get(c) is None}
@@ -154,6 +154,17 @@ class Tables:
     def read(cls, folder: Path, check: "LineCheck | None" = None) -> "Tables":
         """What `write` wrote; `RunError` with file, line and column where it is not that, or where `check` says so."""
         return cls(**{name: tuple(_read(folder / f"{name}.csv", name, check)) for name in COLUMNS})
+
+
+def pandas() -> Any:
+    """The package; `RunError` where it is not installed."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise RunError(
+            "pandas is not installed, pip install 'mpt-fl[data]' brings it; .tables has it as records"
+        ) from None
+    return pd
 
 
 LineCheck = Callable[[str, CsvLine, Row], None]

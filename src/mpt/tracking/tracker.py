@@ -5,7 +5,7 @@
     outcome = tracker.close(answers, leaving)       # on the server: answers by vehicle id
     outcome.readout.predict(features)
 
-`docs/fleet.md` has the protocol on a page.
+`docs/reference/fleet.md` has the protocol on a page.
 """
 
 from collections.abc import Callable, Collection, Mapping

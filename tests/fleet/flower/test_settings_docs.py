@@ -1,4 +1,4 @@
-"""docs/settings.md has every setting as the code has it, and no other page names one that does not exist."""
+"""The page of settings has every one as the code has it, and no other page names one that does not exist."""
 
 import re
 from dataclasses import fields
@@ -16,8 +16,8 @@ from mpt.fleet.flower.server_app import _MAY_CHANGE
 from mpt.fleet.node import KEYS, NodeConfig
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").rglob("*.*")]
-TEXT = (ROOT / "docs" / "settings.md").read_text()
+PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.*")]
+TEXT = (ROOT / "docs" / "reference" / "fleet-settings.md").read_text()
 
 
 def rows(width):
@@ -66,7 +66,7 @@ def test_every_node_config_in_the_docs_is_right():
         NodeConfig.of(given([text], "node config"))
 
 
-@pytest.mark.parametrize("page", ["deployment.md", "settings.md"])
+@pytest.mark.parametrize("page", ["how-to/deploy.md", "reference/fleet-settings.md"])
 def test_settings_in_tables_are_spelled_as_flower_takes_them(page):
     """`watch_share` is a field of Python's; a run takes `watch-share`."""
     text = (ROOT / "docs" / page).read_text()

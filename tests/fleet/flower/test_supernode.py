@@ -144,7 +144,7 @@ def test_a_real_supernode_that_is_refused_is_a_failure_and_flwr_works_in_the_clo
 
 
 def test_the_documented_connection_is_no_folder_here():
-    named = re.findall(r"\[superlink\.(.+)\]", (ROOT / "docs" / "deployment.md").read_text())
+    named = re.findall(r"\[superlink\.(.+)\]", (ROOT / "docs" / "how-to" / "deploy.md").read_text())
     assert named == [CONNECTION]
     assert not (ROOT / CONNECTION).exists()
 

@@ -186,7 +186,7 @@ def test_two_nodes_with_one_id_and_an_id_that_is_none():
 
 @pytest.mark.parametrize(("ids", "new"), [("node", 4), ("partition", 0)])
 def test_in_a_simulation_a_store_knows_vehicles_by_their_partitions(ids, new, tmp_path):
-    """Flower draws other node ids for every simulation; docs/fleet.md says which ids to use."""
+    """Flower draws other node ids for every simulation; docs/reference/fleet.md says which ids to use."""
     for run in range(2):
         grid, logged = App().grid(), []
         grid.contexts = {node + 100 * run: context for node, context in grid.contexts.items()}

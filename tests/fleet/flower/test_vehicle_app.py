@@ -22,7 +22,7 @@ from mpt.protocol.request import StatisticsRequest
 
 
 def test_a_vehicle_of_one_class_and_train_alone(tmp_path):
-    """As docs/deployment.md has it: train/CLASS/*.png, of one class, one of them broken."""
+    """As docs/how-to/deploy.md has it: train/CLASS/*.png, of one class, one of them broken."""
     folder = tmp_path / "train" / "truck"
     folder.mkdir(parents=True)
     for i in range(2):

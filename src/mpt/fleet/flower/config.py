@@ -1,8 +1,8 @@
 """The run configuration of the Flower apps: `[tool.flwr.app.config]`, changed by `flwr run -c`.
 
 Every setting says here what it means and what it may be, or is the one of `mpt run`, of the tracker or of a round's
-policy; `mpt fleet settings` prints that, `docs/settings.md` has it as a table, and `mpt fleet check` holds a
-configuration against it.
+policy; `mpt fleet settings` prints that, `docs/reference/fleet-settings.md` has it as a table, and `mpt fleet check`
+holds a configuration against it.
 """
 
 from collections import Counter
@@ -70,7 +70,7 @@ class AppConfig:
     method: str = like(
         TrackerSettings,
         "method",
-        about="how departed classes are tracked; mpt-x measures how features move; see docs/fleet.md",
+        about="how departed classes are tracked; mpt-x measures how features move; see docs/reference/fleet.md",
         should="one of mpt methods but the rows to compare with, or path.py:Class of your own, bundled with the app",
     )
     grace: int = like(TrackerSettings, "grace")
