@@ -102,4 +102,4 @@ renewed=new
 mv "$work/server.key" "$work/server.pem" .
 echo "server.key, server.pem: $renewed, for $what:$name and localhost, until $(ends server.pem)"
 openssl x509 -in ca.crt -noout -checkend $((SERVER_DAYS * 86400)) > /dev/null ||
-  echo "ca.crt ends before server.pem does: replace the CA before that, docs/how-to/deploy.md says how"
+  echo "ca.crt ends before server.pem does: replace the CA before that, docs/how-to/keys-and-certificates.md says how"

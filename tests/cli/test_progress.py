@@ -1,4 +1,5 @@
 import io
+import re
 
 import numpy as np
 import pytest
@@ -32,26 +33,52 @@ class Logger:
         self.closed = True
 
 
+MANIFEST = {
+    "classes": ["car", "truck"], "rare": 1, "counts": {"train": [300, 100], "test": [20, 20]}, "vehicles": 4,
+    "device": "cpu", "remaining_samples": [2, 3],
+}  # fmt: skip
+
+
 def test_elsewhere_than_on_a_terminal_evaluated_rounds_are_a_line_each(capsys):
     logger = Logger()
     config = RunConfig(methods=("sdc", "frozen", "mpt"), rounds=4, depart_at=1, seeds=2)
     with Reporter(config, Console(file=io.StringIO()), logger) as reporter:
+        assert "mpt: reading road" in capsys.readouterr().err, "before anything is read"
+        reporter.begin(MANIFEST)
         for seed in (0, 1):
             for number in range(1, 5):
                 reporter(seed, number, rows(seed, number, "sdc", "frozen", "mpt") if number % 2 == 0 else [])
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 4
-    assert lines[0].startswith("seed 0  round 2/4  F1 of the class  mpt 0.667  frozen 0.667  about ")
-    assert lines[0].endswith(" s left")
-    assert lines[-1] == "seed 1  round 4/4  F1 of the class  mpt 0.667  frozen 0.667"
+    assert len(lines) == 7
+    assert lines[0] == "mpt: 400 training and 40 test images of 2 classes, 4 vehicles, cnn3 on cpu"
+    left = "a vehicle leaves for good, with 98 of the 100 training samples of 'truck'; 2 remain on others"
+    assert lines[1] == f"mpt: seed 0, round 1/4: {left}"
+    assert lines[2].startswith("seed 0, round 2/4  F1 of truck  frozen 0.667  mpt 0.667  about ")
+    assert lines[2].endswith(" s left")
+    assert "with 97 of the 100 training samples" in lines[4]
+    assert lines[-1] == "seed 1, round 4/4  F1 of truck  frozen 0.667  mpt 0.667"
     assert logger.seen[:2] == [(0, 1, 0), (0, 2, 6)]
     assert logger.closed
 
 
-def test_on_a_terminal_it_is_a_bar():
+def test_rounds_that_are_not_read_out_are_lines_where_they_take_long(capsys, monkeypatch):
+    monkeypatch.setattr("mpt.cli.progress.SILENCE", -1.0)
+    with Reporter(RunConfig(methods=("mpt",), rounds=4, depart_at=3), Console(file=io.StringIO())) as reporter:
+        reporter(0, 1, [])
+    assert capsys.readouterr().err.splitlines()[-1] == "round 1/4"
+
+
+def test_on_a_terminal_of_80_columns_it_is_a_bar_with_the_time_left_and_f1_below():
     screen = io.StringIO()
-    console = Console(file=screen, force_terminal=True, width=120)
-    with Reporter(RunConfig(methods=("sdc",), rounds=4, depart_at=1), console) as reporter:
-        reporter(0, 3, rows(0, 3, "sdc"))
-    assert "seed 0  round 3/4  F1 of the class  sdc 0.667" in screen.getvalue()
-    assert "3/4" in screen.getvalue()
+    console = Console(file=screen, force_terminal=True, width=80)
+    config = RunConfig(methods=("fedavg", "frozen", "mpt", "mpt-x", "oracle-train"), rounds=4, depart_at=3)
+    with Reporter(config, console) as reporter:
+        reporter.begin(MANIFEST)
+        reporter(0, 2, [])
+        reporter(0, 3, rows(0, 3, *config.methods))
+        reporter.live.refresh()
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).replace("\r", "\n").splitlines()
+    assert max(map(len, shown)) <= 80
+    (bar, *_) = [line for line in shown if line.startswith("round 3/4 ")]
+    assert re.fullmatch(r"round 3/4 \S{20,}.* 75% (--|\d\d):(--|\d\d) left", bar.strip())
+    assert any(line.startswith("F1 of truck  fedavg 0.667  frozen 0.667  mpt 0.667") for line in shown)

@@ -1,47 +1,79 @@
-"""How far a run has come: a bar on a terminal, a line for every evaluated round elsewhere."""
+"""How far a run has come: on a terminal a bar with the time left, elsewhere lines on standard error."""
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
+from mpt.cli.render import note
 from mpt.runs.config import RunConfig
 
 if TYPE_CHECKING:
     from mpt.federation.measurement import Measurement
     from mpt.runs.logbook import MetricLogger
 
-SHOWN = ("mpt", "frozen", "fedavg", "oracle-train")
+SHOWN = ("fedavg", "frozen", "mpt", "mpt-x", "oracle-train")
 """Whose F1 is shown while a run goes on; where none of them runs, the first three methods'."""
+
+SILENCE = 10.0
+"""Seconds after which a round that is not read out is a line, too, elsewhere than on a terminal."""
 
 
 class Reporter:
-    """Shows seed, round, the rare class's F1 of a few methods, and the time left; hands the rows on to a logger."""
+    """Shows seed, round, time left, and the rare class's F1 of a few methods; says when the vehicle leaves.
+
+    Rows are handed on to a logger.
+    """
 
     def __init__(self, config: RunConfig, console: Console, logger: "MetricLogger | None" = None) -> None:
-        self.config, self.logger = config, logger
+        self.config, self.console, self.logger = config, console, logger
         self.terminal = console.is_terminal
         self.shown = [name for name in SHOWN if name in config.methods]
-        self.f1 = ""
-        self.started, self.first = time.perf_counter(), 0
+        self.known: Mapping[str, Any] = {}
+        self.started = self.said = time.perf_counter()
+        self.first = 0
+        self.f1 = Text(no_wrap=True, overflow="ellipsis")
         self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
-        )
-        self.task = self.bar.add_task("starting", total=config.seeds * config.rounds)
+            TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.percentage:>3.0f}%"),
+            TimeRemainingColumn(compact=True), TextColumn("left"), console=console, expand=True,
+        )  # fmt: skip
+        self.task = self.bar.add_task(f"reading {config.dataset}", total=config.seeds * config.rounds)
+        self.live = Live(Group(self.bar, self.f1), console=console, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> "Reporter":
         if self.terminal:
-            self.bar.start()
+            self.live.start()
+        else:
+            note(f"reading {self.config.dataset}")
         return self
 
     def __exit__(self, *_: Any) -> None:
         if self.terminal:
-            self.bar.stop()
+            self.live.stop()
         if self.logger is not None:
             self.logger.close()
+
+    def say(self, sentence: str) -> None:
+        """A sentence that stays, above the bar where there is one."""
+        if self.terminal and sys.stderr.isatty():
+            self.console.print(f"mpt: {sentence}", markup=False, highlight=False, soft_wrap=True)
+        else:
+            note(sentence)
+
+    def begin(self, manifest: Mapping[str, Any]) -> None:
+        """Before the first round: what is there."""
+        self.known = manifest
+        train, test = (sum(manifest["counts"][split]) for split in ("train", "test"))
+        self.say(
+            f"{train:,} training and {test:,} test images of {len(manifest['classes'])} classes, "
+            f"{manifest['vehicles']} vehicles, {self.config.backbone} on {manifest['device']}"
+        )
+        self.bar.update(self.task, description="round 1 trains")
 
     def __call__(self, seed: int, number: int, rows: "Sequence[Measurement]") -> None:
         """After every round."""
@@ -51,17 +83,32 @@ class Reporter:
         if rows:
             f1 = {row.method: row.f1 for row in reversed(rows)}
             names = self.shown or list(dict.fromkeys(row.method for row in rows))[:3]
-            self.f1 = "F1 of the class  " + "  ".join(f"{name} {f1[name]:.3f}" for name in names)
-        text = f"seed {seed}  round {number}/{self.config.rounds}  {self.f1}"
+            rare = self.known["classes"][self.known["rare"]] if self.known else "the class"
+            self.f1.plain = f"F1 of {rare}  " + "  ".join(f"{name} {f1[name]:.3f}" for name in names)
+        text = f"round {number}/{self.config.rounds}"
+        text = f"seed {seed}, {text}" if self.config.seeds > 1 else text
         if self.terminal:
             self.bar.update(self.task, completed=done, description=text)
-        elif rows:
-            print(f"{text}{self._left(done)}", file=sys.stderr, flush=True)
+        elif rows or time.perf_counter() - self.said > SILENCE:
+            self.said = time.perf_counter()
+            print("  ".join(filter(None, (text, self.f1.plain, self._left(done)))), file=sys.stderr, flush=True)
+        if number == self.config.depart_at and self.known:
+            self.say(f"{text}: {self._departure(seed)}")
         if self.logger is not None:
             self.logger(seed, number, rows)
+
+    def _departure(self, seed: int) -> str:
+        """Who has left, with what, and what remains."""
+        rare = self.known["rare"]
+        remain = self.known["remaining_samples"][seed - self.config.first_seed]
+        gone = self.known["counts"]["train"][rare] - remain
+        return (
+            f"a vehicle leaves for good, with {gone:,} of the {gone + remain:,} training samples of "
+            f"{self.known['classes'][rare]!r}; {remain:,} remain{'s' * (remain == 1)} on others"
+        )
 
     def _left(self, done: int) -> str:
         todo, timed = self.config.seeds * self.config.rounds - done, done - self.first
         if not todo or not timed:
             return ""
-        return f"  about {todo * (time.perf_counter() - self.started) / timed:.0f} s left"
+        return f"about {todo * (time.perf_counter() - self.started) / timed:.0f} s left"

@@ -26,13 +26,15 @@ def run(config: Path | None, out: Path | None, overwrite: bool, track: str | Non
     chosen = make_config(settings)
     if overwrite and out is None:
         raise ConfigError("overwrite: there is no folder to overwrite, should come with --out DIR")
-    from mpt.cli.render.summary import print_summary
-    from mpt.report.simulate import simulate
-    from mpt.runs.logbook import track as logger_of
+    with Reporter(chosen, console) as reporter:  # before torch, which takes seconds to come
+        from mpt.cli.render.summary import print_summary
+        from mpt.report.simulate import simulate
+        from mpt.runs.logbook import track as logger_of
 
-    logger = None if track is None else logger_of(track, chosen, out)
-    with Reporter(chosen, console, logger) as reporter:
-        result = simulate(chosen, out=out, overwrite=overwrite, progress=reporter, say=note)
+        reporter.logger = None if track is None else logger_of(track, chosen, out)
+        result = simulate(
+            chosen, out=out, overwrite=overwrite, begin=reporter.begin, progress=reporter, say=reporter.say
+        )
     if not result.computed:
         note(f"{out} holds the finished run of these settings: nothing was computed")
     print_summary(result.figures, chosen.dataset)

@@ -151,6 +151,8 @@ def _say_notes(request: DatasetSpec, loaded: Dataset | LocalData) -> None:
 
 def _meant(spec: str, word: str, target: str) -> str:
     """What may have been meant by a dataset that is none."""
+    if near := did_you_mean(word, LOADERS, cutoff=0.8):
+        return near
     if target.isidentifier() and all(part.isidentifier() for part in word.split(".")):
         return f"no module {word!r} can be imported from {os.getcwd()}; a file is written as {DATASETS.own}"
     return did_you_mean(word, LOADERS, f"should be one of {', '.join(usages())}")

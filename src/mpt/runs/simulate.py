@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,9 @@ _LOG = logging.getLogger("mpt")
 
 Progress = Callable[[int, int, Sequence[Measurement]], None]
 """Called after every round with the seed, the round's number and its rows."""
+
+Begin = Callable[[Mapping[str, Any]], None]
+"""Called once before the first round with the manifest: all that is known beforehand."""
 
 Say = Callable[[str], None]
 """Takes a sentence for the user."""
@@ -85,6 +88,7 @@ def simulate(
     *,
     out: Path | str | None = None,
     overwrite: bool = False,
+    begin: Begin | None = None,
     progress: Progress | None = None,
     say: Say = _LOG.warning,
 ) -> RunResult:
@@ -95,6 +99,7 @@ def simulate(
         out: a folder for the results. What an unfinished run of the same settings has left there is resumed; a finished
             one is read and not run again, but for seeds that are new.
         overwrite: whatever run is in the folder, begin anew.
+        begin: called once with the manifest, before the first round that is computed.
         progress: called after every round.
         say: takes a sentence on what was left out of the dataset, and on what was found in the folder.
 
@@ -102,17 +107,23 @@ def simulate(
         Stopped: on Ctrl-C, after what has been done is on the disk.
     """
     run = _Run.of(config, say)
+    begin = begin or _nothing
     if out is None:
         if config.record:
             raise ConfigError("record: there is no folder to record into, should come with --out DIR")
+        begin(run.manifest)
         begun = RunCheckpoint("", config.first_seed, None)
         return RunResult(config, run.manifest, run.go(begun, None, progress))
     folder = Folder(_made(Path(out)), config, run.manifest, run.device, say)
     with folder.locked():
-        return _resume(run, folder, overwrite, progress)
+        return _resume(run, folder, overwrite, begin, progress)
 
 
-def _resume(run: "_Run", folder: Folder, overwrite: bool, progress: Progress | None) -> RunResult:
+def _nothing(_: Mapping[str, Any]) -> None:
+    pass
+
+
+def _resume(run: "_Run", folder: Folder, overwrite: bool, begin: Begin, progress: Progress | None) -> RunResult:
     """What the folder lacks of the run is computed."""
     if overwrite:
         folder.clear()
@@ -120,6 +131,7 @@ def _resume(run: "_Run", folder: Folder, overwrite: bool, progress: Progress | N
     computed = tables is None or len(tables.seeds) < run.config.seeds
     if tables is None or computed:
         run.check_room(folder.path)
+        begin(run.manifest)
         begun = folder.begin(run.dataset, tables or Tables())
         if begun.seed > run.config.first_seed or begun.round:
             where = f"after round {begun.round} of seed {begun.seed}" if begun.round else f"with seed {begun.seed}"

@@ -40,8 +40,8 @@ def test_what_may_change_is_what_the_page_says():
 
 
 def test_the_check_prints_what_the_page_shows():
-    command, printed = re.findall(r"\$ mpt fleet check -c '(.*)'\n((?:    wrong: .*\n)+)", TEXT)[0]
-    assert [f"    wrong: {problem}" for problem in check([command]).problems] == printed.splitlines()
+    command, printed = re.findall(r"\$ mpt fleet check -c '(.*)'\n((?:wrong: .*\n)+)", TEXT)[0]
+    assert [f"wrong: {problem}" for problem in check([command]).problems] == printed.splitlines()
 
 
 def commands(start):

@@ -38,7 +38,7 @@ class AppConfig:
     classes: str = setting("", "names, with commas between; empty: those of dataset, which the server then loads")
     test: str = setting(
         "",
-        "test samples on the server, any dataset name; folder:PATH has them in PATH/test/CLASS; empty: dataset's",
+        "test samples on the server, any dataset name; of folder:PATH those in PATH/test; empty: dataset's",
     )
     rare: str = setting("truck", "where vehicles share one dataset: the class that the last of them holds")
     remaining: float = like(FederationSettings, "remaining", about="likewise: the fraction of it that the others hold")
@@ -70,7 +70,7 @@ class AppConfig:
     method: str = like(
         TrackerSettings,
         "method",
-        about="how departed classes are tracked; mpt-x measures how features move; see docs/reference/fleet.md",
+        about="how departed classes are tracked; mpt-x measures how features move",
         should="one of mpt methods but the rows to compare with, or path.py:Class of your own, bundled with the app",
     )
     grace: int = like(TrackerSettings, "grace")
