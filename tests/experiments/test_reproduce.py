@@ -119,7 +119,7 @@ def test_what_is_missing_is_shown_as_missing_with_the_command_that_would_make_it
     assert not (tmp_path / "fig4.svg").exists()
     page = (tmp_path / "index.html").read_text()
     assert '<p class="warning">missing</p>' in page
-    assert '<td class="missing">missing <small>paper ' in page
+    assert '<td class="missing">missing<small>' in page
     assert len(made.missing) == 4 + 4 + 2
     assert {row["here"] for row in claims(tmp_path)} == {"not run"}
 
@@ -257,12 +257,14 @@ def test_a_method_of_ones_own_is_a_row_of_tables_figures_and_claims(whole, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium is installed")
-@pytest.mark.parametrize("phone", [False, True], ids=["laptop", "phone"])
-def test_the_page_in_a_browser(whole, phone):
+@pytest.mark.parametrize("width", browser.WIDTHS)
+def test_the_page_in_a_browser(whole, width):
     result = browser.look(
         whole[0] / "index.html",
-        """
-        result.charts = all("svg.chart").filter(seen).length;
+        browser.FITS
+        + """
+        result.links = all("a").map((n) => n.getAttribute("href"));
+        result.judged = all(".claims .by a").map((n) => n.getAttribute("href").slice(1));
         result.sections = all("section[id]").map((n) => n.id);
         const key = all("button.key").find((b) => b.textContent === "MPT");
         const mine = () => all(`svg [data-s=${key.dataset.s}]`).filter(seen).length;
@@ -273,13 +275,20 @@ def test_the_page_in_a_browser(whole, phone):
         chart.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft" }));
         result.tip = document.querySelector(".tip").textContent;
         """,
-        phone=phone,
+        width=width,
     )
     assert result["wrong"] == []
     assert result["requests"] == []
-    assert result["wide"] <= result["window"]
+    assert result["wide"] <= result["window"] == width
     assert result["charts"] == 15
-    assert result["sections"] == [*EXHIBITS, "claims"]
+    assert result["cut"] == result["covered"] == []
+    assert result["scrolls"] == [] or width < 1440
+    assert result["sections"] == ["claims", *EXHIBITS]
+    assert len(result["judged"]) == len(CLAIMS)
+    assert set(result["judged"]) <= set(EXHIBITS)
+    files = [link for link in result["links"] if not link.startswith("#")]
+    assert [name for name in files if not (whole[0] / name).exists()] == []
+    assert {path.name for path in whole[0].glob("*.svg")} <= set(files)
     assert result["before"] > 0
     assert result["after"] == 0
     assert result["tip"].startswith("round ")

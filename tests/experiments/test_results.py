@@ -114,12 +114,12 @@ def test_mpt_xs_rows_are_of_the_seeds_that_the_main_cell_has(tmp_path):
 def test_a_claim_that_rests_on_fewer_seeds_agrees_so_far(tmp_path, monkeypatch):
     first = finish(tmp_path, CellSpec())
     judge = lambda results: ClaimVerdict("agrees" if results.of(CellSpec()) else "not run", "1")  # noqa: E731
-    monkeypatch.setattr("mpt.experiments.claims.CLAIMS", (Claim("It holds", 1, judge),))
+    monkeypatch.setattr("mpt.experiments.claims.CLAIMS", (Claim("It holds", 1, "table2", judge),))
     assert row(judged(first), "It holds")[1:] == ["agrees", "1"]
     more = Results(replace(first.grid, seeds=3), first.store)
     assert row(judged(more), "It holds")[1:] == ["agrees so far", "1; some with fewer than 3 seeds"]
     unrun = lambda results: ClaimVerdict("not run", "" if results.of(CellSpec()) else "?")  # noqa: E731
-    monkeypatch.setattr("mpt.experiments.claims.CLAIMS", (Claim("It holds", 1, unrun),))
+    monkeypatch.setattr("mpt.experiments.claims.CLAIMS", (Claim("It holds", 1, "table2", unrun),))
     assert row(judged(more), "It holds")[1:] == ["not run", ""]
 
 

@@ -49,7 +49,32 @@ addEventListener("load", () => {
   if (parent === window) show(JSON.stringify(result)); else parent.postMessage(JSON.stringify(result), "*");
 });
 </script>"""
-PHONE = """<!doctype html><body style="margin:0"><iframe src="%s" style="border:0;width:360px;height:740px"></iframe>
+WIDTHS = (390, 768, 1440)
+"""Of a phone, a tablet and a laptop, at which every page must fit."""
+
+FITS = """
+    const inside = (a, b) =>
+      a.left > b.left - 1 && a.right < b.right + 1 && a.top > b.top - 1 && a.bottom < b.bottom + 1;
+    const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
+      Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3;
+    const box = (node) => node.getBoundingClientRect();
+    for (const node of all("details")) node.open = true;
+    const charts = all("svg.chart").filter(seen);
+    result.charts = charts.length;
+    result.cut = charts.flatMap((svg) => all("text", svg).filter((n) => !inside(box(n), box(svg)))
+      .map((n) => n.textContent));
+    result.covered = charts.filter((svg) => svg.matches(".scatter")).flatMap((svg) => {
+      const others = all(".mark, .hollow, .tick, text.end", svg);
+      const covered = (node) => others.some((other) => other !== node && over(box(node), box(other)));
+      return all("text.end", svg).filter(covered).map((n) => n.textContent);
+    });
+    result.scrolls = all(".scroll").filter(seen).filter((n) => n.scrollWidth > n.clientWidth)
+      .map((n) => n.closest("section").id || n.ariaLabel);
+    result.wide = document.documentElement.scrollWidth;
+"""
+"""What does not fit: texts of drawings that are cut or covered, and boxes that scroll, everything unfolded."""
+
+FRAME = """<!doctype html><body style="margin:0"><iframe src="%s" style="border:0;width:%dpx;height:740px"></iframe>
 <script>addEventListener("message", (e) => {
   const pre = document.body.appendChild(document.createElement("pre"));
   pre.id = "result";
@@ -57,8 +82,9 @@ PHONE = """<!doctype html><body style="margin:0"><iframe src="%s" style="border:
 });</script>"""
 
 
-def look(page, script="", *, phone=False, dark=False, scripts=True):
-    """What `script` put into `result` on the page, in a window of 1366 x 768 or an inner one of 360 x 740."""
+def look(page, script="", *, phone=False, width=None, dark=False, scripts=True):
+    """What `script` put into `result` on the page, in a window of 1366 x 768, or in an inner one of `width`."""
+    width = 360 if phone else width
     text = Path(page).read_text(encoding="utf-8")
     if not scripts:
         text = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
@@ -67,12 +93,12 @@ def look(page, script="", *, phone=False, dark=False, scripts=True):
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         copy = Path(place, "page.html")
         copy.write_text(head + MEASURE % script + end + tail, encoding="utf-8")
-        if phone:
-            outer = Path(place, "phone.html")
-            outer.write_text(PHONE % copy.as_uri(), encoding="utf-8")
+        if width:
+            outer = Path(place, "frame.html")
+            outer.write_text(FRAME % (copy.as_uri(), width), encoding="utf-8")
             copy = outer
         settings = ["--blink-settings=preferredColorScheme=0"] if dark else []
-        dump = ["--virtual-time-budget=4000", "--window-size=1366,768", "--dump-dom", copy.as_uri()]
+        dump = ["--virtual-time-budget=4000", f"--window-size={max(1366, width or 0)},768", "--dump-dom", copy.as_uri()]
         dom = _run([CHROMIUM, *FLAGS, f"--user-data-dir={place}/profile", *settings, *dump])
     found = re.search(r'<pre id="result">(.*?)</pre>', dom, flags=re.DOTALL)
     assert found, f"the page gave no result: {dom[-500:]}"

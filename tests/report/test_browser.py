@@ -40,6 +40,18 @@ def fine(result):
     assert result["wide"] <= result["window"]
 
 
+@pytest.mark.parametrize("width", browser.WIDTHS)
+@pytest.mark.parametrize("which", ["page", "crowded", "hostile"])
+def test_it_fits_a_phone_a_tablet_and_a_laptop(request, which, width):
+    result = browser.look(request.getfixturevalue(which), browser.FITS, width=width)
+    fine(result)
+    assert result["window"] == width
+    assert result["charts"] == 5
+    assert result["cut"] == []
+    assert result["covered"] == []
+    assert bool(result["scrolls"]) is (width < 1440)
+
+
 def test_a_laptop(page):
     result = browser.look(
         page,

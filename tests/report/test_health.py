@@ -2,19 +2,21 @@ import csv
 
 import pytest
 
+from mpt.methods import METHODS, Traits, find_method
 from mpt.report import write_report
 from mpt.report.health import health_table, stated
 from mpt.runs.reader import read_run
 from tests.report.samples import write_run
 
 
-def state_errors(folder, expected, verdict):
-    """Add what mpt stated to a run's diagnostics."""
+def state_errors(folder, expected, verdict, method="mpt"):
+    """Add what a method stated to a run's diagnostics, under its name in the place of mpt."""
     path = folder / "diagnostics.csv"
     with path.open() as file:
         lines = list(csv.DictReader(file))
     for line in lines:
         mine = line["method"] == "mpt"
+        line["method"] = method if mine else line["method"]
         line["expected_error"], line["verdict"] = (expected, verdict) if mine else ("", "")
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(lines[0]))
@@ -40,4 +42,29 @@ def test_statements_are_compared_with_the_true_distance(tmp_path):
     assert (one.method, one.expected) == ("mpt", pytest.approx(middle))
     assert one.within == pytest.approx(sum(d <= middle for d in distances) / len(distances))
     assert one.verdicts == (0, len(distances), 0)
-    assert "What the methods expected" in write_report(folder).read_text()
+
+
+def test_only_mpt_x_says_that_its_expectation_holds():
+    calibrated = {name for name in METHODS if Traits.of(find_method(name)).calibrated}
+    assert calibrated == {"mpt-x", "mpt-x:in-place"}
+
+
+@pytest.mark.parametrize(
+    ("method", "shown"),
+    [
+        ("mpt", False),
+        ("mpt-lite", False),
+        ("mine", False),
+        ("mpt-x", True),
+        ("mpt-x:in-place", True),
+        ("mpt-x(cov_ridge=0.3)", True),
+    ],
+)
+def test_a_verdict_is_shown_only_where_what_was_expected_holds(tmp_path, method, shown):
+    folder = write_run(tmp_path / "run", methods=("frozen", "mpt", method) if method != "mpt" else ("frozen", "mpt"))
+    state_errors(folder, 1.0, 2, method)
+    assert [one.method for one in stated(read_run(folder))] == [method]
+    page = write_report(folder).read_text()
+    assert ("What the methods expected" in page) is shown
+    assert ('<th scope="col">degraded</th>' in page) is shown
+    assert (f'<tr><th scope="row">{method}</th><td>1.00</td>' in page) is shown

@@ -31,10 +31,18 @@ NOT_RUN = ClaimVerdict("not run")
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, the line of its source, and how to judge it; None: a sentence on a user's own method."""
+    """A sentence of the paper, and how it is judged.
+
+    Attributes:
+        text: the sentence.
+        line: of the paper's source; None: a sentence on a user's own method.
+        exhibit: that has what it is judged by.
+        judge: whether it holds.
+    """
 
     text: str
     line: int | None
+    exhibit: str
     judge: Callable[[Results], ClaimVerdict]
 
 
@@ -315,38 +323,39 @@ def _signed(value: float) -> str:
 
 
 CLAIMS: tuple[Claim, ...] = (
-    Claim("NCM reaches a high rare-class F1 earlier than softmax", 189, _ncm_earlier),
-    Claim("After the departure NCM's F1 falls and stays below, while accuracy rises", 189, _gap_persists),
-    Claim("The barycentric estimate's in-span error is below that of the remaining samples", 194, _barycentric),
-    Claim("The residual stored at departure fits less and less", 196, _residual_ages),
-    Claim("The loss is there for all classes and grows as fewer samples remain", 198, _loss_everywhere),
-    Claim("MPT or MPT-lite has the highest F1 on every set and fraction", 612, _highest_by_set),
-    Claim("MPT beats every baseline", 612, _mpt_by_set),
-    Claim("MPT exceeds the oracle at 1%", 133, _exceeds_oracle),
-    Claim("On the fine-grained set lite is below the best baseline, MPT above", 612, _lite_on_fine),
-    Claim("MPT or MPT-lite has the highest F1 with every backbone", 614, _highest_by_backbone),
-    Claim("Lite is enough on CNNs but not on ViT", 616, _lite_on_cnns),
-    Claim("FedAvg fails to learn the rare class before the departure", 558, _fedavg_before),
-    Claim("The frozen prototype degrades progressively", 558, _frozen_degrades),
-    Claim("Bytes: frozen < MPT-lite < MPT < CCVR", 573, _bytes_order),
-    Claim("The time overhead of MPT and MPT-lite is nearly the same", 575, _same_time),
-    Claim("LDC and CCVR take substantially longer", 575, _slow_ones),
-    Claim("Each component brings the prototype closer to the oracle", 635, _components),
-    Claim("Prototypes closer to the oracle have a higher F1", 634, _closer_is_better),
-    Claim("With 2% remaining the prediction is the better one, and MPT stays close to it", 647,
+    Claim("NCM reaches a high rare-class F1 earlier than softmax", 189, "fig2a", _ncm_earlier),
+    Claim("After the departure NCM's F1 falls and stays below, while accuracy rises", 189, "fig2a", _gap_persists),
+    Claim("The barycentric estimate's in-span error is below that of the remaining samples", 194, "fig2b",
+          _barycentric),
+    Claim("The residual stored at departure fits less and less", 196, "fig2c", _residual_ages),
+    Claim("The loss is there for all classes and grows as fewer samples remain", 198, "fig2d", _loss_everywhere),
+    Claim("MPT or MPT-lite has the highest F1 on every set and fraction", 612, "table2", _highest_by_set),
+    Claim("MPT beats every baseline", 612, "table2", _mpt_by_set),
+    Claim("MPT exceeds the oracle at 1%", 133, "table2", _exceeds_oracle),
+    Claim("On the fine-grained set lite is below the best baseline, MPT above", 612, "table2", _lite_on_fine),
+    Claim("MPT or MPT-lite has the highest F1 with every backbone", 614, "table3", _highest_by_backbone),
+    Claim("Lite is enough on CNNs but not on ViT", 616, "table3", _lite_on_cnns),
+    Claim("FedAvg fails to learn the rare class before the departure", 558, "fig4", _fedavg_before),
+    Claim("The frozen prototype degrades progressively", 558, "fig4", _frozen_degrades),
+    Claim("Bytes: frozen < MPT-lite < MPT < CCVR", 573, "fig5", _bytes_order),
+    Claim("The time overhead of MPT and MPT-lite is nearly the same", 575, "fig5", _same_time),
+    Claim("LDC and CCVR take substantially longer", 575, "fig5", _slow_ones),
+    Claim("Each component brings the prototype closer to the oracle", 635, "fig6", _components),
+    Claim("Prototypes closer to the oracle have a higher F1", 634, "fig6", _closer_is_better),
+    Claim("With 2% remaining the prediction is the better one, and MPT stays close to it", 647, "fig7",
           lambda r: _budget(r, 0, lambda p, m, both: p < m and abs(both - p) < abs(both - m))),
-    Claim("With 20% remaining MPT's residual is better than prediction or measurement alone", 647,
+    Claim("With 20% remaining MPT's residual is better than prediction or measurement alone", 647, "fig7",
           lambda r: _budget(r, 1, lambda p, m, both: both < min(p, m))),
-    Claim("Holding out beats training on the remaining samples", 650, _holding_out),
-    Claim("The round of the departure has no effect", 488, _departure_round),
+    Claim("Holding out beats training on the remaining samples", 650, "fig7", _holding_out),
+    Claim("The round of the departure has no effect", 488, "departure", _departure_round),
 )  # fmt: skip
 
 
 def _own_claims(name: str) -> tuple[Claim, ...]:
     """What a reader asks of a further method: whether it is ahead of the baselines, and of MPT."""
     return (
-        Claim(f"{name} beats every baseline", None, lambda r: beats_baselines(r, table2_wanted(r), (name,))),
-        Claim(f"{name} beats MPT", None, lambda r: _beats(r, table2_wanted(r), name, "mpt")),
+        Claim(f"{name} beats every baseline", None, "table2", lambda r: beats_baselines(r, table2_wanted(r), (name,))),
+        Claim(f"{name} beats MPT", None, "table2", lambda r: _beats(r, table2_wanted(r), name, "mpt")),
     )
 
 
@@ -375,6 +384,7 @@ def judged(results: Results) -> Table:
             TableRow(
                 claim.text,
                 (Entry("" if claim.line is None else str(claim.line)), Entry(verdict.status), Entry(verdict.figures)),
+                judged_by=claim.exhibit,
             )
         )
     labels = "; ".join(source.label for source in results.grid.sources.values())

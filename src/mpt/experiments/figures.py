@@ -30,8 +30,10 @@ Drawing = Chart | Plane | Bars
 
 
 def drawn(drawing: Drawing, width: float, height: float) -> str:
-    """One SVG, curves with their names."""
-    return drawing.draw(width, height, labels=True) if isinstance(drawing, Chart) else drawing.draw(width, height)
+    """One SVG that needs no legend beside it."""
+    if isinstance(drawing, Chart):
+        return drawing.draw(width, height, labels=True)
+    return drawing.draw(width, height, keys=True) if isinstance(drawing, Plane) else drawing.draw(width, height)
 
 
 @dataclass(frozen=True)

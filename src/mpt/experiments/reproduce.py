@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 from rich.console import Console
 
@@ -193,7 +194,8 @@ def _pngs(drawings: Sequence[Path], say: Callable[[str], None]) -> list[Path]:
             elif inkscape:
                 command = [inkscape, str(svg), "--export-dpi=192", f"--export-filename={target}"]
             else:
-                width, height = int(SIZE[0]), int(SIZE[1]) + 22
+                root = ElementTree.parse(svg).getroot()
+                width, height = (math.ceil(float(root.get(side, "0"))) for side in ("width", "height"))
                 flags = ["--headless", "--no-sandbox", "--disable-gpu", "--force-device-scale-factor=2"]
                 where = [f"--user-data-dir={place}", f"--window-size={width},{height}"]
                 shot = f"--screenshot={target.resolve()}"

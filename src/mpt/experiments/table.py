@@ -49,11 +49,19 @@ class Entry:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row: what it is, and its entries."""
+    """A row.
+
+    Attributes:
+        label: what it is.
+        entries: its cells.
+        apart: whether it stands below a rule.
+        judged_by: the name of the exhibit that has what a claim was judged by; only the page has it.
+    """
 
     label: str
     entries: tuple[Entry, ...]
     apart: bool = False
+    judged_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ class Table:
         title: what it shows.
         corner: over the rows' labels.
         columns: (group, column) of each, groups adjacent.
-        rows: `apart` ones stand below a rule.
+        rows: those that are `apart` come last.
         notes: the data's names and what else must be said.
     """
 

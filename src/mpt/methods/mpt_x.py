@@ -54,6 +54,7 @@ class MptX:
     """
 
     needs_departure: ClassVar[bool] = True
+    calibrated: ClassVar[bool] = True
     version: ClassVar[int] = 3
     asks: ClassVar[Asks] = Asks(cross=True)
     space: ClassVar[Space] = {"cov_ridge": COV_RIDGES, "outward": OneOf((True, False))}

@@ -9,6 +9,16 @@ from mpt.pages.styles import SeriesStyle
 from mpt.pages.svg import esc, mark
 
 DASH = "\N{EN DASH}"
+SWITCHES = (
+    '<button type="button" class="all" data-all="on">all</button>'
+    '<button type="button" class="all" data-all="off">none</button>'
+)
+"""What switches all rows on or off."""
+
+
+def badge(word: str, mark: str, kind: str) -> str:
+    """A verdict in a colour of its kind; the mark and the word say the same without it."""
+    return f'<span class="badge {kind}"><span aria-hidden="true">{esc(mark)}</span> {esc(word)}</span>'
 
 
 def swatch(look: SeriesStyle) -> str:
@@ -26,15 +36,19 @@ def key(look: SeriesStyle) -> str:
     )
 
 
-def legend(looks: Sequence[SeriesStyle], *, singles: bool = False) -> str:
-    """All keys, methods before references, and what switches all of them."""
+def legend(looks: Sequence[SeriesStyle], *, singles: bool = False, switches: bool = True) -> str:
+    """All keys, methods before references, and with `switches` what switches all of them."""
     ordered = [*(k for k in looks if k.kind != "reference"), *(k for k in looks if k.kind == "reference")]
-    more = '<button type="button" class="all" data-all="on">all</button>'
-    more += '<button type="button" class="all" data-all="off">none</button>'
+    more = SWITCHES
     if singles:
         more += '<button type="button" class="all singles" aria-pressed="false">single seeds</button>'
     keys = "".join(key(look) for look in ordered)
-    return f'<div class="legend">{keys}<span class="switches">{more}</span></div>'
+    return f'<div class="legend">{keys}{f"""<span class="switches">{more}</span>""" if switches else ""}</div>'
+
+
+def figure(shown: str, caption: str, title: str = "") -> str:
+    """A drawing or a table between its title and its caption, all of them HTML."""
+    return f"<figure>{f'<h3>{title}</h3>' if title else ''}{shown}<figcaption>{caption}</figcaption></figure>"
 
 
 def with_deviation(value: Stat | None, digits: int = 3) -> str:

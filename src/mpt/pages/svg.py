@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 FONT = 12.5
-CHARACTER = 7.3
+CHARACTER = 7.7
 """Width of a character of `FONT` in a system font, on the safe side."""
+LINE = 14.0
+"""Height of a line of `FONT`."""
 
 
 def esc(value: object) -> str:
@@ -22,13 +24,30 @@ def n(value: float) -> str:
 
 
 def width_of(text: str) -> float:
-    """Of a label, about; letters of East Asian scripts are twice as wide."""
-    return CHARACTER * sum(2 if ord(c) > 0x2E80 else 1 for c in text)
+    """Of a label, about; capitals are wider than other letters, those of East Asian scripts twice as wide."""
+    return CHARACTER * sum(2 if ord(c) > 0x2E80 else 1.25 if c.isupper() else 1 for c in text)
 
 
 def shortened(text: str, most: int = 24) -> str:
     """The end of a long name, which tells paths apart."""
     return text if len(text) <= most else "…" + text[-(most - 1) :]
+
+
+def wrapped(text: str, room: float) -> list[str]:
+    """A text in lines that are no wider than `room`, broken at its blanks.
+
+    Example:
+        >>> wrapped("drift a round, in deviations", 110)
+        ['drift a round,', 'in deviations']
+    """
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and width_of(longer) > room:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
 
 
 def ticks(highest: float, about: int = 5) -> list[float]:
@@ -131,7 +150,7 @@ class Frame:
         return self.bottom - (self.bottom - self.top) * (value - low) / (high - low)
 
     def axes(self, x_ticks: Sequence[float], x_label: str, y_label: str) -> str:
-        """Rules at the y ticks, tick labels, and what is on the axes."""
+        """Rules at the y ticks, tick labels, and what is on the axes, in two lines below where one has no room."""
         parts = []
         decimals = max((len(f"{t:.6f}".rstrip("0").partition(".")[2]) for t in self.y_ticks), default=0)
         for tick in self.y_ticks:
@@ -143,39 +162,44 @@ class Frame:
         for tick in x_ticks:
             if tick <= self.x_max:
                 parts.append(text(self.x(tick), self.bottom + 18, f"{tick:g}", "tick", "middle"))
-        parts.append(text(self.right, self.bottom + 36, x_label, "tick", "end"))
+        for i, line in enumerate(self.below(x_label)):
+            parts.append(text(self.right, self.bottom + 36 + LINE * i, line, "tick", "end"))
         parts.append(text(0, self.top - 28, y_label, "tick"))
         return "".join(parts)
+
+    def below(self, x_label: str) -> list[str]:
+        """The lines of what is on the x axis."""
+        return wrapped(x_label, self.right)
 
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
 
-_LINE = 14.0
 
-
-def place(x: float, y: float, width: float, taken: Sequence[Box], frame: Frame) -> Box:
-    """The nearest place for a label that overlaps nothing; the least bad one where there is none."""
-    best, least = (x + 9, y - _LINE / 2, x + 9 + width, y + _LINE / 2), math.inf
-    for radius in (0, 8, 16, 26, 38, 52, 68, 86, 106, 128):
+def place(x: float, y: float, width: float, taken: Sequence[Box], frame: Frame) -> Box | None:
+    """The nearest place for a label that overlaps nothing; None where there is none near."""
+    for radius in (0, 8, 16, 26, 38, 52):
         for angle in (0, 180, -35, 35, -145, 145, -90, 90, -65, 65, -115, 115):
             dx, dy = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-            middle = x + dx * (9 + width / 2 + radius), y + dy * (_LINE + 1 + radius)
-            box = (middle[0] - width / 2, middle[1] - _LINE / 2, middle[0] + width / 2, middle[1] + _LINE / 2)
-            if (
-                box[0] < frame.left + 3
-                or box[2] > frame.width - 2
-                or box[1] < frame.top - 4
-                or box[3] > frame.bottom - 1
-            ):
-                continue
-            overlap = sum(
-                max(0.0, min(box[2] + 3, b[2]) - max(box[0] - 3, b[0]))
-                * max(0.0, min(box[3], b[3]) - max(box[1], b[1]))
-                for b in taken
+            middle = x + dx * (9 + width / 2 + radius), y + dy * (LINE + 1 + radius)
+            box = (middle[0] - width / 2, middle[1] - LINE / 2, middle[0] + width / 2, middle[1] + LINE / 2)
+            inside = (
+                box[0] >= frame.left + 3
+                and box[2] <= frame.width - 2
+                and box[1] >= frame.top - 4
+                and box[3] <= frame.bottom - 1
             )
-            if overlap < least:
-                best, least = box, overlap
-            if overlap < 1e-6:
+            if inside and not any(
+                b[0] < box[2] + 3 and b[2] > box[0] - 3 and b[1] < box[3] and b[3] > box[1] for b in taken
+            ):
                 return box
-    return best
+    return None
+
+
+def labelled(x: float, y: float, name: str, box: Box) -> str:
+    """A name in its place, with a line to its point where that is not beside it."""
+    middle = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+    near = min(max(x, box[0]), box[2]), min(max(y, box[1]), box[3])
+    far = math.dist(middle, (x, y)) > (box[2] - box[0]) / 2 + 16
+    line = f'<path class="leader" d="M{n(x)} {n(y)}L{n(near[0])} {n(near[1])}"/>' if far else ""
+    return line + text(box[0], box[3] - 3.5, name, "end")

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mpt.core.health import VERDICTS
-from mpt.pages.html import DASH
+from mpt.methods import METHODS, Traits, find_method
+from mpt.pages.html import DASH, figure
 from mpt.pages.styles import SeriesStyle
 from mpt.pages.svg import esc
 from mpt.runs.reader import Run
@@ -60,21 +61,30 @@ def stated(run: Run) -> list[Stated]:
 
 
 def health_table(run: Run, looks: Sequence[SeriesStyle]) -> str:
-    """The statements as a table; nothing where no method made any."""
-    found = stated(run)
+    """The statements of methods that are calibrated as a table; nothing where none of them made any."""
+    found = [one for one in stated(run) if _calibrated(one.method)]
     if not found:
         return ""
     order = [look.series.method for look in looks]
     rows = "".join(_line(one) for one in sorted(found, key=lambda one: order.index(one.method)))
     heads = "".join(f'<th scope="col">{head}</th>' for head in ("expected", "true", "within", *VERDICTS))
-    return (
-        "<figure><h3>What the methods expected</h3><p>Without labels, a reconstruction states how far it may be from "
-        "oracle-train&rsquo;s prototype: at the last round, beside how far it was; the share of rounds in which it was "
-        "within that; and how often it called itself good, degraded or lost.</p>"
+    table = (
         '<div class="scroll" tabindex="0" role="region" aria-label="What the methods expected"><table>'
         f'<thead><tr><th scope="col" class="left">method</th>{heads}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div></figure>"
+        f"<tbody>{rows}</tbody></table></div>"
     )
+    told = (
+        "Without labels, a reconstruction states how far it may be from oracle-train&rsquo;s prototype: at the last "
+        "round, beside how far it was; the share of rounds in which it was within that; and how often it called itself "
+        "good, degraded or lost. Only methods are shown whose statements were measured to hold."
+    )
+    return figure(table, told, "What the methods expected")
+
+
+def _calibrated(method: str) -> bool:
+    """Whether a method says so of itself; of one that does not come with MPT no page knows it."""
+    name = method.partition("(")[0]
+    return name in METHODS and Traits.of(find_method(name)).calibrated
 
 
 def _line(one: Stated) -> str:

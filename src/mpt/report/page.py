@@ -9,7 +9,7 @@ from mpt.base.seeds import Curve, Series, curve
 from mpt.base.text import quantity
 from mpt.methods import METHODS
 from mpt.pages.document import WIDE, document
-from mpt.pages.html import legend, pairs
+from mpt.pages.html import figure, legend, pairs
 from mpt.pages.lines import Chart, Line, last_round
 from mpt.pages.styles import SeriesStyle, styles_of
 from mpt.pages.svg import esc
@@ -137,35 +137,37 @@ def _lines(curves: dict[Series, Curve], look: dict[Series, SeriesStyle]) -> tupl
 def _curves(run: Run, look: dict[Series, SeriesStyle], charts: dict[str, Chart]) -> str:
     several = len(run.figures.seeds) > 1
     rare = esc(run.rare_name)
-    band = f"Mean over {len(run.figures.seeds)} seeds; the bands are ± one deviation. " if several else ""
-    table = by_round(curves(run.figures, "f1"), look, run.depart_at)
+    band = f" Mean over {len(run.figures.seeds)} seeds; the bands are ± one deviation." if several else ""
+    drawn = legend(list(look.values()), singles=several) + charts["f1"].figure(WIDE, 380)
     parts = [
-        f"<section><h2>Round by round</h2><p>F1 of {rare} on the test samples. {band}A name switches its row "
-        "off and on all over the page.</p>"
-        f"<figure>{legend(list(look.values()), singles=several)}{charts['f1'].figure(WIDE, 420)}{table}</figure>"
+        "<section><h2>Round by round</h2><p>A name switches its row off and on all over the page.</p>"
+        + figure(drawn, f"F1 of {rare} on the test samples.{band}")
+        + by_round(curves(run.figures, "f1"), look, run.depart_at)
     ]
     if "distance" in charts:
-        drawn = {line.key for line in charts["distance"].lines}
-        keys = legend([k for k in look.values() if f"s{k.index}" in drawn])
-        parts.append(
-            f"<figure><h3>Distance to the prototype of all {rare} samples</h3><p>How far a row&rsquo;s prototype lies "
-            "from oracle-train&rsquo;s, which the departed samples themselves would give under the current model. Rows "
-            f"without a prototype are not in it.</p>{keys}{charts['distance'].figure(WIDE, 360)}</figure>"
+        told = (
+            "How far a row&rsquo;s prototype lies from oracle-train&rsquo;s, which the departed samples themselves "
+            "would give under the current model. Rows without a prototype are not in it."
         )
+        drawn = legend(_drawn(charts["distance"], look)) + charts["distance"].figure(WIDE, 330)
+        parts.append(figure(drawn, told, f"Distance to the prototype of all {rare} samples"))
     pair = []
     if "drift" in charts:
-        pair.append(
-            "<figure><h3>Drift of the feature space</h3><p>How far prototypes have moved since the departure: mean "
-            f"over the reference classes, and {rare} itself.</p>{charts['drift'].figure(HALF, 320)}"
-            f"{_drift_keys(charts)}</figure>"
-        )
+        told = f"How far prototypes have moved since the departure: mean over the reference classes, and {rare} itself."
+        drawn = _drift_keys(charts) + charts["drift"].figure(HALF, 320)
+        pair.append(figure(drawn, told, "Drift of the feature space"))
     if "alpha" in charts:
-        pair.append(
-            "<figure><h3>Trust in the remaining samples</h3><p>alpha: 0 takes the predicted residual, 1 the one "
-            f"measured on the remaining samples.</p>{charts['alpha'].figure(HALF, 320)}</figure>"
-        )
+        told = "alpha: 0 takes the predicted residual, 1 the one measured on the remaining samples."
+        keys = f'<div class="narrow">{legend(_drawn(charts["alpha"], look), switches=False)}</div>'
+        pair.append(figure(keys + charts["alpha"].figure(HALF, 320), told, "Trust in the remaining samples"))
     two = f'<div class="two">{"".join(pair)}</div>' if pair else ""
     return "".join(parts) + two + health_table(run, list(look.values())) + "</section>"
+
+
+def _drawn(chart: Chart, look: dict[Series, SeriesStyle]) -> list[SeriesStyle]:
+    """The rows that a chart shows."""
+    keys = {line.key for line in chart.lines}
+    return [k for k in look.values() if f"s{k.index}" in keys]
 
 
 def _drift_keys(charts: dict[str, Chart]) -> str:
@@ -179,13 +181,12 @@ def _drift_keys(charts: dict[str, Chart]) -> str:
 def _summary(run: Run, summaries: Sequence[Summary], look: dict[Series, SeriesStyle]) -> str:
     over = "mean ± deviation over seeds; " if len(run.figures.seeds) > 1 else ""
     mean = f" That mean is over {esc(run.figures.mean_over)}." if run.figures.mean_over else ""
-    return (
-        "<section><h2>Summary</h2><p>"
+    told = (
         f"F1, precision and recall are those of {esc(run.rare_name)}; {over}all but the mean after the departure at "
-        f"the last evaluated round.{mean} Bytes and milliseconds are {run.figures.costs_over}. "
-        f"A heading sorts.</p>{summary_table(run, summaries, look)}"
-        f"{meanings(run, list(look.values()))}</section>"
+        f"the last evaluated round.{mean} Bytes and milliseconds are {run.figures.costs_over}. A heading sorts."
     )
+    table = figure(summary_table(run, summaries, look), told)
+    return f"<section><h2>Summary</h2>{table}{meanings(run, list(look.values()))}</section>"
 
 
 def _cost(run: Run, summaries: Sequence[Summary], look: dict[Series, SeriesStyle]) -> str:
@@ -201,21 +202,17 @@ def _cost(run: Run, summaries: Sequence[Summary], look: dict[Series, SeriesStyle
     after = any(s.mean_f1 for s in summaries)
     shown = [s for s in summaries if s.mean_f1 or not after]
     what = "Mean F1 after the departure" if after else "F1 at the last evaluated round"
-    return (
-        f"<section><h2>Cost against F1</h2><p>{what} against a method&rsquo;s own bytes a round, on a logarithmic axis "
-        f"with a column for none.{told}</p><figure>"
-        f"{scatter(shown, look, traffic)}</figure></section>"
-    )
+    drawn = legend([look[s.series] for s in shown], switches=False) + scatter(shown, look, traffic)
+    caption = f"{what} against a method&rsquo;s own bytes a round, on a logarithmic axis with a column for none.{told}"
+    return f"<section><h2>Cost against F1</h2>{figure(drawn, caption)}</section>"
 
 
 def _confusions(run: Run, look: dict[Series, SeriesStyle]) -> str:
     if not moments(run):
         return ""
     rare = esc(run.rare_name)
-    return (
-        f"<section><h2>What {rare} is taken for</h2><p>Fractions of {rare}&rsquo;s test samples by predicted class, "
-        f"all seeds together.</p>{confusions(run, look)}</section>"
-    )
+    told = f"Fractions of {rare}&rsquo;s test samples by predicted class, all seeds together."
+    return f"<section><h2>What {rare} is taken for</h2>{figure(confusions(run, look), told)}</section>"
 
 
 def _others(run: Run, summaries: Sequence[Summary], look: dict[Series, SeriesStyle]) -> str:
@@ -226,11 +223,12 @@ def _others(run: Run, summaries: Sequence[Summary], look: dict[Series, SeriesSty
     change = f", and its change since round {when['before']}" if {"before", "after"} <= set(when) else ""
     many = len(run.classes) - 1 > MOST_COLUMNS
     some = f" Shown are the {MOST_COLUMNS} classes in which rows differ most." if many else ""
-    return (
-        f"<section><h2>What the other classes pay</h2><p>Recall of each other class at round {last}{change}.{some} "
-        "“All others” is others_accuracy, the mean over all classes but "
-        f"{esc(run.rare_name)}.</p>{others_table(run, summaries, look)}</section>"
+    told = (
+        f"Recall of each other class at round {last}{change}.{some} “All others” is others_accuracy, the mean over all "
+        f"classes but {esc(run.rare_name)}."
     )
+    table = figure(others_table(run, summaries, look), told)
+    return f"<section><h2>What the other classes pay</h2>{table}</section>"
 
 
 def _samples(run: Run) -> str:
@@ -239,10 +237,8 @@ def _samples(run: Run) -> str:
     if image is None:
         return ""
     rare = esc(run.rare_name)
-    return (
-        f"<section><h2>Samples</h2><p>A row a class; the first is {rare}.</p>"
-        f'<img class="samples" alt="Sample images, a row a class, {rare} first" src="{image}"></section>'
-    )
+    shown = f'<img class="samples" alt="Sample images, a row a class, {rare} first" src="{image}">'
+    return f"<section><h2>Samples</h2>{figure(shown, f'A row a class; the first is {rare}.')}</section>"
 
 
 def _settings(run: Run) -> str:

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 from mpt.base.seeds import Series
 from mpt.base.text import quantity, score
+from mpt.pages.document import WIDE
 from mpt.pages.lines import NARROW
 from mpt.pages.styles import SeriesStyle
-from mpt.pages.svg import FONT, Box, Frame, esc, mark, n, place, shortened, text, ticks, width_of
+from mpt.pages.svg import FONT, LINE, Box, Frame, esc, labelled, mark, n, place, shortened, text, ticks, width_of
 from mpt.runs.summary import Summary
+
+_X_LABEL = "bytes a round, up and down, all vehicles together"
 
 
 @dataclass(frozen=True)
@@ -56,10 +59,12 @@ class Axis:
 
 
 def scatter(summaries: Sequence[Summary], looks: dict[Series, SeriesStyle], traffic: float | None) -> str:
-    """The two drawings: for a wide screen and for a phone. Labels find their place in the order of F1, mpt's first."""
+    """The two drawings: for a wide screen and for a phone. Labels find their place in the order of F1, mpt's first; a
+    legend stands beside them for those that find none.
+    """
     ordered = sorted(summaries, key=lambda s: (s.series.method != "mpt", -s.f1))
     mine = [looks[s.series] for s in ordered]
-    wide = _draw(ordered, mine, traffic, 1040, 440)
+    wide = _draw(ordered, mine, traffic, WIDE, 420)
     narrow = _draw(ordered, mine, traffic, NARROW, 380)
     return f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
 
@@ -75,9 +80,7 @@ def _draw(
     axis = Axis.around([*own, *whole, *([traffic] if traffic else [])], frame.left, frame.right)
     after = any(s.mean_f1 is not None for s in summaries)
     y_label = "mean F1 after the departure" if after else "F1 at the last evaluated round"
-    parts = [frame.axes([], "bytes a round, up and down, all vehicles together", y_label)]
-    parts.append(axis.draw(frame))
-    taken: list[Box] = []
+    parts = [frame.axes([], _X_LABEL, y_label), axis.draw(frame)]
     if traffic:
         x = axis.x(traffic)
         parts.append(f'<path class="departure" d="M{n(x)} {n(frame.top)}V{n(frame.bottom)}"/>')
@@ -86,28 +89,40 @@ def _draw(
         parts.append(text(x + (6 if right else -6), frame.top - 4, note, "note", "start" if right else "end"))
     points = [(axis.x(b), frame.y(s.f1)) for b, s in zip(own, summaries, strict=True)]
     ends = [axis.x(b) for b in whole]
-    for (x, y), end in zip(points, ends, strict=True):
-        taken.append((x - 6, y - 6, x + 6, y + 6))
-        taken.append((end - 5, y - 5, end + 5, y + 5))
-        if end > x + 1:
-            taken.append((x, y - 3, end, y + 3))
-    for (x, y), end, summary, look in zip(points, ends, summaries, looks, strict=True):
-        name = shortened(look.label, 22)
-        box = place(x, y, width_of(name), taken, frame)
-        taken.append(box)
+    places = _places(points, ends, [_name(look) for look in looks], frame)
+    for (x, y), end, box, summary, look in zip(points, ends, places, summaries, looks, strict=True):
         about = f"{look.label}: F1 {score(summary.f1)}, {quantity(summary.bytes_up + summary.bytes_down)} a round"
         if end > x + 1 and summary.readout_bytes:
             about += f", and {quantity(summary.readout_bytes)} for its readout"
         parts.append(f'<g class="series point s{look.index}" data-s="s{look.index}"><title>{esc(about)}</title>')
         if end > x + 1:
             parts.append(f'<path class="with" d="M{n(x)} {n(y)}H{n(end)}"/>{mark(look.mark, end, y, 4, "hollow")}')
-        middle = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
-        if math.dist(middle, (x, y)) > width_of(name) / 2 + 16:
-            near = min(max(x, box[0]), box[2]), min(max(y, box[1]), box[3])
-            parts.append(f'<path class="leader" d="M{n(x)} {n(y)}L{n(near[0])} {n(near[1])}"/>')
         parts.append(mark(look.mark, x, y, 5.5 if look.series.method == "mpt" else 4.5))
-        parts.append(text(box[0], box[3] - 3.5, name, "end") + "</g>")
+        parts.append(("" if box is None else labelled(x, y, _name(look), box)) + "</g>")
+    bottom = height + LINE * (len(frame.below(_X_LABEL)) - 1)
     return (
-        f'<svg class="chart scatter" viewBox="0 0 {n(width)} {n(height)}" role="img" font-size="{FONT}" '
+        f'<svg class="chart scatter" viewBox="0 0 {n(width)} {n(bottom)}" role="img" font-size="{FONT}" '
         f'aria-label="Cost against F1; the summary table has the numbers">{"".join(parts)}</svg>'
     )
+
+
+def _name(look: SeriesStyle) -> str:
+    return shortened(look.label, 22)
+
+
+def _places(
+    points: Sequence[tuple[float, float]], ends: Sequence[float], names: Sequence[str], frame: Frame
+) -> list[Box | None]:
+    """Where each name stands, over no mark and no other name; None where there is no room for it."""
+    taken: list[Box] = []
+    for (x, y), end in zip(points, ends, strict=True):
+        taken.append((x - 6, y - 6, x + 6, y + 6))
+        taken.append((end - 5, y - 5, end + 5, y + 5))
+        if end > x + 1:
+            taken.append((x, y - 3, end, y + 3))
+    found: list[Box | None] = []
+    for (x, y), name in zip(points, names, strict=True):
+        box = place(x, y, width_of(name), taken, frame)
+        found.append(box)
+        taken += [box] if box is not None else []
+    return found

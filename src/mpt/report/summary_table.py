@@ -29,6 +29,9 @@ _COLUMNS = (
     ("", "ms", f"milliseconds on vehicles and server, {BYTES}"),
 )
 
+MOST_ROUNDS = 15
+"""Of a table, which a laptop's screen has room for."""
+
 
 def summary_table(run: Run, summaries: Sequence[Summary], looks: dict[Series, SeriesStyle]) -> str:
     """Methods, and references apart from them, each by F1."""
@@ -85,8 +88,16 @@ def _cells(run: Run, s: Summary, look: SeriesStyle, mpt: Summary | None) -> list
 
 
 def by_round(curves: dict[Series, Curve], looks: dict[Series, SeriesStyle], depart_at: int) -> str:
-    """Every point of the first chart as a table, folded away."""
+    """Every point of the first chart as a table, folded away; of many rounds several tables."""
     rounds = sorted({number for curve in curves.values() for number in curve.points})
+    starts = range(0, len(rounds), MOST_ROUNDS)
+    tables = "".join(_rounds(curves, looks, depart_at, rounds[i : i + MOST_ROUNDS]) for i in starts)
+    return f"<details><summary>The same as a table</summary>{tables}</details>"
+
+
+def _rounds(
+    curves: dict[Series, Curve], looks: dict[Series, SeriesStyle], depart_at: int, rounds: Sequence[int]
+) -> str:
     head = "".join(f'<th scope="col"{" class=at" if k == depart_at else ""}>{k}</th>' for k in rounds)
     lines = []
     for row, curve in curves.items():
@@ -94,10 +105,9 @@ def by_round(curves: dict[Series, Curve], looks: dict[Series, SeriesStyle], depa
         cells = "".join(f"<td>{DASH if s is None else score(s.mean)}</td>" for s in stats)
         lines.append(f'<tr><th scope="row">{esc(looks[row].label)}</th>{cells}</tr>')
     return (
-        "<details><summary>The same as a table</summary>"
-        '<div class="scroll" tabindex="0" role="region" aria-label="F1 by round"><table>'
+        '<div class="scroll" tabindex="0" role="region" aria-label="F1 by round"><table class="rounds">'
         f'<thead><tr><th scope="col" class="left">round</th>{head}</tr></thead><tbody>{"".join(lines)}</tbody>'
-        "</table></div></details>"
+        "</table></div>"
     )
 
 
