@@ -22,8 +22,8 @@ help:
 ROWS ?= fedavg,frozen,mpt,mpt-x,oracle-train
 ALL := fedavg,ccvr,icarl,sdc,ldc,frozen,remaining-mean,mpt,mpt-lite,mpt-x,oracle,oracle-train
 demo: .venv/sim
-	$(BIN)/mpt run --dataset road --rare truck --per-class 300 --rounds 25 --epochs 2 --eval-every 1 \
-	  --out runs/demo --overwrite --methods $(if $(filter all,$(ROWS)),$(ALL) --slow-every 5,$(ROWS))
+	$(BIN)/mpt run --dataset digits --rare 8 --rounds 25 --epochs 2 --eval-every 1 --out runs/demo --overwrite \
+	  --methods $(if $(filter all,$(ROWS)),$(ALL) --slow-every 5,$(ROWS))
 
 tour: .venv/sim
 	$(BIN)/python examples/core_tour.py
