@@ -1,5 +1,6 @@
 """The documentation site. `make docs` builds it into docs/_build/html and checks every link in it."""
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -8,6 +9,8 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 
 from mpt.version import __version__  # noqa: E402
+
+logging.getLogger("alembic").setLevel("WARNING")  # Flower's, which the gallery imports
 
 project = "MPT"
 author = "The MPT authors"
@@ -64,7 +67,9 @@ sphinx_gallery_conf = {
     "plot_gallery": os.environ.get("GALLERY", "run") == "run",
     "abort_on_example_error": True,
     "download_all_examples": False,
+    "capture_repr": (),
     "show_signature": False,
+    "within_subsection_order": "FileNameSortKey",
     "remove_config_comments": True,
     "image_scrapers": ("matplotlib",),
     "reset_modules": ("matplotlib",),

@@ -29,6 +29,12 @@ def test_importing_mpt_imports_numpy_scipy_and_nothing_else():
     assert not loaded & outsiders
 
 
+def test_rooms_come_when_asked_for():
+    code = "import mpt, sys; print('mpt.data' in sys.modules, mpt.data.load.__name__, mpt.fleet.Tracker.__name__)"
+    assert run(sys.executable, "-c", code).split() == ["False", "load", "Tracker"]
+    assert {"data", "fleet", "methods"} <= set(dir(mpt))
+
+
 def test_the_core_works_where_only_numpy_and_scipy_can_be_imported(tmp_path):
     """A finder that refuses every other distribution, then a departure."""
     code = """

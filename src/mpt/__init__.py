@@ -58,8 +58,13 @@ __all__ = [
 _LAZY = {"RunConfig": "mpt.runs.config", "simulate": "mpt.report.simulate"}
 """Names that need the extra `sim`, and the modules that have them; imported when first asked for."""
 
+_ROOMS = {"checking", "data", "export", "federation", "fleet", "learning", "methods", "protocol", "report", "runs"}
+"""Packages that are imported when first asked for, as in `mpt.data.load`."""
+
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"mpt.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
@@ -69,4 +74,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, *_ROOMS})

@@ -4,6 +4,7 @@ import csv
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -252,6 +253,12 @@ def test_the_example_runs_by_its_path():
     done = call("run", *SMALL, "--methods", f"frozen,{ROOT / 'examples' / 'my_method.py'}:MyMethod")
     assert done.exit_code == 0
     assert any(line.split()[:2] == ["my-method", "mahalanobis"] for line in done.stdout.splitlines())
+
+
+def test_every_number_has_its_default_in_the_help():
+    shown = " ".join(re.sub(r"[│╭╮╰╯─]", " ", call("run", "--help", env={"COLUMNS": "200"}).stdout).split())
+    for option, default in (("--seeds", "1"), ("--participation", "1.0"), ("--prox", "0.0"), ("--rounds", "100")):
+        assert re.search(rf"{option} .{{0,120}}\(default: {default}\)", shown), option
 
 
 def test_python_m_mpt_in_a_pipe_prints_plain_lines():

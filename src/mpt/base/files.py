@@ -70,10 +70,19 @@ def exclusive_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def importable(*folders: Path) -> Iterator[None]:
-    """Inside, modules are looked for in these folders first, and then in the current one."""
-    before = list(sys.path)
-    sys.path[:0] = [*map(str, folders), os.getcwd()]
+    """Inside, modules are looked for in these folders first, and then in the current one.
+
+    Afterwards the entries that it has added are gone, and only these: another thread may have added its own.
+    """
+    added = [_Entry(folder) for folder in (*folders, os.getcwd())]
+    sys.path[:0] = added
     try:
         yield
     finally:
-        sys.path[:] = before
+        sys.path[:] = [entry for entry in sys.path if not any(entry is mine for mine in added)]
+
+
+class _Entry(str):
+    """An entry of `sys.path` that is known by what it is, not by what it says: the same folder may be there twice."""
+
+    __slots__ = ()

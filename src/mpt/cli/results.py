@@ -56,7 +56,7 @@ def replay(
     start = time.perf_counter()
     found = replayed(folder, split(methods), readouts=split(readout), overwrite=overwrite, device=device)
     page = write_report(folder) if found.new else folder / "report.html"
-    print_summary(found.figures, found.config.dataset)
+    print_summary(found.figures, found.dataset)
     say()
     for series, again in found.again.items():
         name = series.method if series.readout in ("own", *found.config.readout[:1]) else " ".join(series)

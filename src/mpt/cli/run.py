@@ -70,7 +70,8 @@ def _signature() -> inspect.Signature:
     for name, rule in rules_of(RunConfig).items():
         kind, default = kinds_of(RunConfig)[name][0], default_of(RunConfig, name)
         shown = ", ".join(default) if isinstance(default, tuple) else default
-        said = f"{rule.about} (default: {shown})" if default not in (None, "", False, True) else rule.about
+        plain = default is None or default == "" or isinstance(default, bool)
+        said = rule.about if plain else f"{rule.about} (default: {shown})"
         flag = f"--{name.replace('_', '-')}"
         names = f"{flag}/--no-{name.replace('_', '-')}" if default is True else flag
         option = typer.Option(names, help=said, show_default=False)

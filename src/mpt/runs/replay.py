@@ -68,6 +68,7 @@ class Replay:
 
     Attributes:
         config: the run's settings.
+        dataset: its name.
         tables: the run's rows and all replayed ones.
         figures: of them.
         new: the rows that are in `DIR/replay` now.
@@ -76,6 +77,7 @@ class Replay:
     """
 
     config: RunConfig
+    dataset: str
     tables: Tables
     figures: Figures
     new: tuple[Series, ...]
@@ -152,7 +154,8 @@ def _replay(folder: Path, methods: tuple[str, ...], readouts: tuple[str, ...], o
     again = {s: _again(_only(made, {s}), _only(tables, {s}), departing) for s in mine if s in own}
     whole = tables + kept
     rounds = tuple(sorted({r["round"] for r in made.metrics}))
-    return Replay(config, whole, Figures.of(whole.metrics, departing, config.depart_at), new, again, rounds)
+    figures = Figures.of(whole.metrics, departing, config.depart_at)
+    return Replay(config, manifest["dataset"], whole, figures, new, again, rounds)
 
 
 def _dataset(folder: Path, config: RunConfig, manifest: dict[str, Any]) -> Dataset:

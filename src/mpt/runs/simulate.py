@@ -38,7 +38,7 @@ Say = Callable[[str], None]
 """Takes a sentence for the user."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunResult:
     """The tables of all seeds as data frames, and where they come from.
 
@@ -55,6 +55,11 @@ class RunResult:
     tables: Tables
     computed: bool = True
     folder: Path | None = None
+
+    def __repr__(self) -> str:
+        what = f"{self.config.dataset} without {self.figures.departing!r} after round {self.config.depart_at}"
+        f1 = ", ".join(f"{row.series.method} {row.last_f1.mean:.3f}" for row in self.figures.summaries)
+        return f"<RunResult: {what} of {self.config.rounds}, F1 at the end: {f1}>"
 
     @property
     def metrics(self) -> Any:
