@@ -2,18 +2,20 @@
 
     python benchmarks/real_images.py pack FOLDER PACKED                 # where pyarrow is
     python benchmarks/paper_scale.py PACKED OUT table2 beyond [--seeds 3] [--seconds 500] [--cells cells.tar.gz]
-    python benchmarks/paper_scale.py FOLDER OUT all --show --cells OUT/cells.tar.gz ...  # back at home
+    python benchmarks/paper_scale.py DATA OUT all --show --cells OUT/cells.tar.gz ...    # back at home
 
 PACKED has cifar10, cars-bodytype and cars-sedansize, as `pack` writes them; with FOLDER/NAME-{train,test}.parquet in
 its place they are read from there. They stand in for nuImages and for coarse and fine Car-1000. OUT gets the exhibits
 and `cells.tar.gz`: the cells that are finished, written anew every half minute, so that little is lost where the
 machine goes away; with `--show` it is not written. `--cells` takes such files of earlier calls, compressed in any way
-that tar knows: what they have is not computed again.
+that tar knows: what they have is not computed again. With `--show` no image is read: what the exhibits need to know of
+them is in the cells. DATA is then only the name that the exhibits give the folder.
 """
 
 import argparse
 import gzip
 import io
+import json
 import shutil
 import tarfile
 import tempfile
@@ -28,6 +30,7 @@ from rich.console import Console
 from mpt.data import save_npz
 from mpt.experiments.plans import PAPER, SCALES
 from mpt.experiments.reproduce import reproduce
+from mpt.experiments.sets import TOLD, ToldSamples
 
 SETS = {
     "nuimages": ("cifar10", "truck,cat,automobile/bird,deer,ship"),
@@ -40,6 +43,21 @@ KEPT = ("config.toml", "manifest.json", "metrics.csv", "diagnostics.csv", "confu
 def sources(folder: Path, place: Path) -> list[str]:
     """What `mpt reproduce --data` takes, for packed sets by way of files in `place`."""
     return [f"{name}={source(folder, dataset, place)}:{classes}" for name, (dataset, classes) in SETS.items()]
+
+
+def told_sources(folder: Path, cells: Path) -> list[str]:
+    """The same for `--show`: what cells say of their samples stands for the samples."""
+    manifests = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(cells.glob("*/manifest.json"))]
+    made = []
+    for name, (dataset, classes) in SETS.items():
+        mine = [m for m in manifests if m["dataset"] == dataset]
+        if len({m["dataset_fingerprint"] for m in mine}) > 1:
+            raise SystemExit(f"{cells}: cells of {dataset} were made from different samples, should be from the same")
+        if mine:
+            spec = f"parquet:{folder / dataset}"
+            TOLD[spec] = ToldSamples(dataset, tuple(mine[0]["classes"]), mine[0]["dataset_fingerprint"])
+            made.append(f"{name}={spec}:{classes}")
+    return made
 
 
 def source(folder: Path, dataset: str, place: Path) -> str:
@@ -88,7 +106,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the GPU")
     parser.add_argument("--show", action="store_true")
     args = parser.parse_args()
-    for name, _ in SETS.values():
+    for name, _ in () if args.show else SETS.values():
         if not any((args.folder / file).exists() for file in (f"{name}.npz", f"{name}-train.parquet")):
             parser.error(f"{args.folder}: no {name}.npz and no {name}-train.parquet, should be one of them")
     fractions, backbones = args.fractions or PAPER.backbone_remaining, args.backbones or PAPER.backbones
@@ -117,7 +135,7 @@ def main() -> None:
                 args.exhibits,
                 args.work,
                 scale="paper",
-                data=sources(args.folder, Path(place)),
+                data=told_sources(args.folder, cells) if args.show else sources(args.folder, Path(place)),
                 seeds=args.seeds,
                 jobs=args.jobs,
                 compute=not args.show,

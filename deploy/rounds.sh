@@ -47,7 +47,8 @@ checked=no
 check() { # once, before the first run; 3: another server is at it, which may end
   [ $checked = no ] || return 0
   checked=yes
-  "$bin/mpt" fleet check -c "$settings" || [ $? -eq 3 ] || exit 2
+  # PYTHONPATH: files of your own, such as mine.py, lie in the app's folder, where Flower finds them too
+  PYTHONPATH="$app${PYTHONPATH:+:$PYTHONPATH}" "$bin/mpt" fleet check -c "$settings" || [ $? -eq 3 ] || exit 2
 }
 
 until done_rounds=$(finished) && [ "$done_rounds" -ge "$last" ]; do

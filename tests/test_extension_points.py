@@ -179,7 +179,7 @@ def test_the_page_on_things_of_ones_own_says_what_works(tmp_path, monkeypatch):
     """Its code in one file, and its first command, at a scale of seconds."""
     text = (ROOT / "docs" / "how-to" / "extend.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     method = FILES["method.py"].replace("class Shifted", "class Mine").replace("by=0.0", "lam=0.0, by=0.0")
     (tmp_path / "mine.py").write_text("\n".join([*blocks, method]))
     monkeypatch.chdir(tmp_path)
@@ -189,6 +189,15 @@ def test_the_page_on_things_of_ones_own_says_what_works(tmp_path, monkeypatch):
     done = call(*given, *short)
     assert done.exit_code == 0, done.stderr
     assert {line.split()[0] for line in done.stdout.splitlines()} >= {"mpt", "shifted(lam=0.3)"}
+    (divided,) = re.findall(r"--partition ('mine.py:label_dirichlet.*?') --vehicles 6", text)
+    spread = ["--partition", *shlex.split(divided), "--vehicles", "3", "--out", "out"]
+    done = call("run", "--methods", "frozen", "--dataset", "mine.py:blobs", "--rare", "high", *spread, *short)
+    assert done.exit_code == 0, done.stderr
+    manifest = json.loads(Path("out/manifest.json").read_text())
+    (remain,), number = manifest["remaining_samples"], manifest["counts"]["train"][manifest["rare"]]
+    assert f"{100 * float(f'{remain / number:.2g}'):g}% of high remain, {remain} sample" in Path(
+        "out/report.html"
+    ).read_text(encoding="utf-8"), "by the counts, not by the setting, which this partition does not read"
     (second,) = re.findall(r"^\$ mpt run --methods (\"mpt,fedavg.*?\")$", text, re.MULTILINE)
     done = call("run", "--methods", *shlex.split(second), "--dataset", "mine.py:blobs", "--rare", "high", *short)
     assert done.exit_code == 0, done.stderr
@@ -289,7 +298,7 @@ def test_a_readout_is_scored_later_without_training(files):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"methods": "method.py:Shifted(to=1)"}, "method: method.py:Shifted(to=1) cannot be made (TypeError: "),
+        ({"methods": "method.py:Shifted(to=1)"}, "method: method.py:Shifted has no argument to; it has by, training"),
         (
             {"methods": "mpt(training='training.py:gentler')"},
             "training: training.py has no 'gentler', did you mean gentle?",
@@ -308,7 +317,10 @@ def test_a_readout_is_scored_later_without_training(files):
             {"backbone": "backbone.py:tiny"},
             "backbone: backbone.py has no 'tiny', should be one of its functions or classes",
         ),
-        ({"backbone": "backbone.py:small(height=3)"}, "backbone: backbone.py:small(height=3) cannot be made (TypeErr"),
+        (
+            {"backbone": "backbone.py:small(height=3)"},
+            "backbone: backbone.py:small has no argument height; it has width",
+        ),
         (
             {"backbone": "method.py:Shifted"},
             "backbone: method.py:Shifted returned a Shifted, should be a torch.nn.Module",

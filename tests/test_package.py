@@ -54,7 +54,7 @@ assert mpt.RunConfig(rounds=20).rounds == 20
 try:
     mpt.simulate
 except AttributeError as error:
-    assert "pip install 'mpt-fl[sim]'" in str(error)
+    assert "pip install -c constraints.txt '.[sim]'" in str(error)
 else:
     raise AssertionError("simulate is there without torch")
 try:
@@ -133,6 +133,20 @@ def test_the_benchmark_of_failing_vehicles_runs():
     assert len(calm) == len(rough) == 3
     assert calm[0] == (seed[0], "+0.000")
     assert rough[1] == (seed[1], seed[2])
+
+
+@pytest.mark.slow
+def test_the_soak_survives_its_kills(tmp_path):
+    pytest.importorskip("flwr", reason="the extra fleet is not installed")
+    options = ["--nodes", "12", "--rounds", "6", "--kill-every", "3", "--seed", "2"]
+    printed = run(sys.executable, "benchmarks/soak.py", *options, "--out", str(tmp_path / "soak.csv"))
+    with open(tmp_path / "soak.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["round"]) for row in rows] == [1, 2, 3, 4, 5, 6]
+    assert sum(int(row["start"]) for row in rows) == 2
+    assert int(rows[-1]["present"]) > 0
+    assert "server: 2 restarts: killed with SIGKILL 1, ended by an exception 1\n" in printed
+    assert re.search(r"nodes: .*(errors|offline|joined)", printed)
 
 
 @pytest.mark.slow

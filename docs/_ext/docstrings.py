@@ -44,13 +44,25 @@ def shorter(app, what, name, obj, options, signature, returns) -> tuple[str | No
     return signature, returns
 
 
+PAGE = re.compile(r"`docs/([\w/-]+)\.md`")
+
+
 def process(app, what, name, obj, options, lines) -> None:
-    """Before napoleon reads the sections."""
-    lines[:] = as_rst(lines)
+    """Before napoleon reads the sections. A page that a docstring names by its file becomes a link."""
+    lines[:] = as_rst([PAGE.sub(r":doc:`/\1`", line) for line in lines])
+
+
+def untyped(app, what, name, obj, options, lines) -> None:
+    """After napoleon, which takes what stands before a colon in a property's docstring for its type: ours say none."""
+    found = [i for i, line in enumerate(lines) if line.startswith(":type: ")]
+    if what in ("attribute", "data", "property") and found and lines:
+        said = lines.pop(found[-1]).removeprefix(":type: ")
+        lines[0] = f"{said}: {lines[0]}"
 
 
 def setup(app) -> dict[str, bool]:
     """As Sphinx calls it."""
     app.connect("autodoc-process-docstring", process, priority=100)
+    app.connect("autodoc-process-docstring", untyped, priority=900)
     app.connect("autodoc-process-signature", shorter)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -4,8 +4,17 @@ import re
 import shutil
 from pathlib import Path
 
+from sphinx.errors import ExtensionError
+
 ROOT = Path(__file__).parents[2]
 EXHIBITS = ROOT / "results" / "paper"
+LINKS = {
+    r"<header>": '<p class="jump"><a href="../index.html">MPT: the documentation</a></p>',
+    r'<section id="table2"><h2>[^<]*</h2>': '<p class="caption">Why our numbers differ from the paper&rsquo;s: '
+    '<a href="../explanation/claims.html#why-some-differ">claims</a>, <a href="../explanation/regimes.html">regimes of '
+    "training</a>.</p>",
+}
+"""What the page of exhibits gets on the site, behind these places."""
 SHOWN = {".html", ".csv", ".tex", ".svg", ".md"}
 
 
@@ -28,6 +37,18 @@ def copy_exhibits(app, error) -> None:
         for path in EXHIBITS.iterdir():
             if path.suffix in SHOWN:
                 shutil.copy(path, target)
+        page = target / "index.html"
+        page.write_text(linked(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def linked(page: str) -> str:
+    """The page of exhibits with links into the site, which it does not have where it lies alone."""
+    for place, link in LINKS.items():
+        found = re.findall(place, page)
+        if len(found) != 1:
+            raise ExtensionError(f"{EXHIBITS / 'index.html'}: has {len(found)} of {place!r}, should have one")
+        page = page.replace(found[0], found[0] + link)
+    return page
 
 
 def setup(app) -> dict[str, bool]:

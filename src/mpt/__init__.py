@@ -24,6 +24,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mpt.base.errors import MptError
+from mpt.base.text import installs
 from mpt.core import (
     ClassStatistics,
     CrossStatistics,
@@ -70,7 +71,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_LAZY[name]), name)
     except ImportError as error:
-        raise AttributeError(f"mpt.{name}: {error}; pip install 'mpt-fl[sim]' brings what it needs") from error
+        raise AttributeError(f"mpt.{name}: {error}; {installs('sim')} brings what it needs") from error
 
 
 def __dir__() -> list[str]:

@@ -5,5 +5,5 @@ __version__ = "0.1.0"
 ENGINE = 1
 """The bench's version: raised whenever the same settings and data give other numbers than before, beyond rounding."""
 
-MADE_BY = f"mpt {__version__}, bench {ENGINE}"
+MADE_BY = f"mpt {__version__}, benchmark engine {ENGINE}"
 """Both, for people."""

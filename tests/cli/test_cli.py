@@ -28,6 +28,7 @@ from mpt.runs.config import RunConfig
 from mpt.version import ENGINE
 
 from ..data.nuimages_folder import Folder
+from ..report.samples import write_run
 
 ROOT = Path(__file__).parents[2]
 SMALL = [
@@ -80,7 +81,7 @@ def test_help_names_the_commands_and_every_setting():
 def test_the_release_is_told():
     for asked in (["--version"], ["--version", "run"]):
         done = call(*asked)
-        assert (done.exit_code, done.output) == (0, f"mpt {mpt.__version__}, bench {ENGINE}\n")
+        assert (done.exit_code, done.output) == (0, f"mpt {mpt.__version__}, benchmark engine {ENGINE}\n")
 
 
 def commands(group, *path):
@@ -134,6 +135,10 @@ def sentences(done):
         (["--methods", "mtp"], "method: 'mtp' is none, did you mean mpt?"),
         (["--methods", "mine.py:Mine"], "method: there is no file mine.py"),
         (["--rare", "lorry"], "class: no 'lorry' in road, should be one of car, van, truck"),
+        (
+            ["--dataset", "cifar10"],
+            "dataset: 'cifar10' does not come with MPT; parquet:PREFIX, folder:PATH or hf:NAME reads your own copy",
+        ),
         (["--dataset", "raod"], "dataset: 'raod' is none that is known, did you mean road?"),
         (["--dataset", "road?train=5"], "class 'truck': 5 train samples in road, should be at least 10"),
         (["--rounds", "0"], "rounds: 0, should be at least 2"),
@@ -158,7 +163,7 @@ def sentences(done):
             ["--methods", "mpt(ridge=x)"],
             "method: 'mpt(ridge=x)', arguments should be literals: numbers, texts in quotes",
         ),
-        (["--methods", "mpt(rigde=0.1)"], "method: mpt(rigde=0.1) cannot be made (TypeError: "),
+        (["--methods", "mpt(rigde=0.1)"], "method: mpt has no argument rigde; it has name, training, ridge, cov_ridge"),
         (["--methods", "mpt(training='heldout')"], "training: 'heldout' is none, did you mean held-out?"),
         (["--device", "abacus"], "device: 'abacus' is none that works here"),
         (["--config", "{tmp}/wrong.toml"], "round: there is no such setting, did you mean rounds?"),
@@ -283,6 +288,27 @@ def test_the_command_mpt_is_the_same():
     assert left.value.code == 0
 
 
+def test_training_that_diverges_says_the_round_and_what_to_try():
+    done = call("run", *SMALL, "--methods", "frozen", "--lr", "1e9")
+    assert done.exit_code == 2
+    line = sentences(done)[-1]
+    assert line.startswith("mpt: round 1: training diverged with lr 1e+09 (")
+    assert line.endswith("; try a smaller --lr")
+
+
+def test_a_page_that_no_browser_opens_is_one_sentence(tmp_path, monkeypatch):
+    """As where xdg-open is installed and finds no browser."""
+    program = tmp_path / "xdg-open"
+    program.write_text("#!/bin/sh\necho nothing here >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(sys, "platform", "linux")
+    done = call("report", str(write_run(tmp_path / "run")), "--open")
+    assert done.exit_code == 0
+    assert "nothing here" not in done.stderr
+    assert "no browser could be started here, open " in " ".join(done.stderr.split())
+
+
 @pytest.mark.parametrize("missing", ["typer", "rich", "torch"])
 def test_without_the_extra_it_says_what_to_install(missing):
     code = f"""
@@ -299,7 +325,8 @@ app()
     done = python(["-c", code])
     assert done.returncode == 2
     assert done.stdout == ""
-    assert sentences(done) == [f"mpt: {missing} is not installed, pip install 'mpt-fl[sim]' brings it"]
+    how = "pip install -c constraints.txt '.[sim]' in the repository brings it"
+    assert sentences(done) == [f"mpt: {missing} is not installed, {how}"]
 
 
 def test_simulate_and_run_config_come_when_asked_for():

@@ -110,13 +110,14 @@ CASES = {
         "staying: 60 samples of departed class 2, more than before's 9",
     ),
     "no such class departs": (lambda: mpt.deposit(STATS, 6), "departed: class 6"),
-    "a departed class by name": (lambda: mpt.deposit(STATS, "truck"), "departed: 't', should be an integer"),
+    "a departed class by name": (lambda: mpt.deposit(STATS, "truck"), "departed: 'truck', should be an integer"),
     "no reference class": (lambda: mpt.deposit(stats(watched=range(6)), 2), "there is no reference class"),
     "a negative ridge": (lambda: mpt.deposit(STATS, 2, ridge=-0.1), "ridge: -0.1, should be finite and not negative"),
     "a ridge that is no number": (lambda: mpt.deposit(STATS, 2, ridge="much"), "ridge: 'much', should be a number"),
     "a ridge as text": (lambda: mpt.deposit(STATS, 2, ridge="0.1"), "ridge: '0.1', should be a number"),
     "a ridge beyond measure": (lambda: mpt.deposit(STATS, 2, ridge=10**400), "ridge: inf, should be finite"),
     "an infinite cov_ridge": (lambda: mpt.deposit(STATS, 2, cov_ridge=np.inf), "cov_ridge: inf"),
+    "the sum of no reports": (lambda: mpt.deposit(sum([]), 2), r"before: int \(the sum of no reports\?\), should be"),
     "something else deposited": (lambda: mpt.deposit(X, 2), "before: ndarray, should be ClassStatistics"),
     "too few samples for a covariance": (
         lambda: make_world(per_class=1).stats().covariance(),
@@ -130,7 +131,10 @@ CASES = {
     "a deposit of a negative covariance": (lambda: rebuilt(DEPOSIT, covariance=-np.eye(12)), "covariance: -1.0 on the"),
     "a departed class out of range": (lambda: rebuilt(DEPOSIT, departed=2**40), "departed: 1099511627776, should be"),
     "weights of another length": (lambda: rebuilt(DEPOSIT, weights=np.ones(3)), r"weights: shape is \(3,\)"),
-    "an unknown variant": (lambda: mpt.reconstruct(DEPOSIT, STATS, variant="tiny"), "should be one of 'mpt', 'lite'"),
+    "an unknown variant": (
+        lambda: mpt.reconstruct(DEPOSIT, STATS, variant="mpt-x"),
+        "should be one of .*; MPT-X is 'cross'",
+    ),
     "no variant": (lambda: mpt.reconstruct(DEPOSIT, STATS, variant=[]), "should be one of 'mpt', 'lite'"),
     "text reconstructed": (lambda: mpt.reconstruct("ab", STATS), "deposit: str, should be a Deposit or several"),
     "statistics that do not watch": (

@@ -8,7 +8,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "tutorials" / "library.md"
 
 def test_the_code_runs_and_prints_what_it_says(capsys):
     steps = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", DOCS.read_text(), flags=re.DOTALL)
-    assert len(steps) == 6
+    assert len(steps) == 7
     names = {}
     for code, expected in steps:
         exec(code, names)

@@ -100,6 +100,8 @@ def test_a_reply_need_not_echo_span_and_origin():
     for wrong, which in (({"origin": ORIGIN}, "span"), ({"span": SPAN}, "origin"), ({"span": SPAN + 1e-9}, "span")):
         with pytest.raises(mpt.StatisticsError, match=f"made with another {which} than given"):
             mpt.ClassStatistics.from_bytes(message, **wrong)
+    with pytest.raises(mpt.StatisticsError, match="another origin than given to from_bytes; none was given"):
+        mpt.ClassStatistics.from_bytes(message, span=SPAN)
     assert mpt.ClassStatistics.from_bytes(lite.to_bytes(), span=SPAN, origin=ORIGIN) == lite
     with pytest.raises(mpt.StatisticsError, match="made with another origin"):
         mpt.ClassStatistics.from_bytes(lite.to_bytes(), origin=ORIGIN + 1)

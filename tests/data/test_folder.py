@@ -3,7 +3,7 @@ import shutil
 import numpy as np
 import pytest
 
-from mpt.data import DataError, load, load_local
+from mpt.data import DataError, load, load_local, load_test
 
 from .samples import CLASSES, assert_one_sentence, encode, smooth_image, write_folder
 
@@ -192,8 +192,10 @@ def test_a_vehicle_without_any_image_is_told(tmp_path):
     (tmp_path / "train" / "car").mkdir(parents=True)
     with pytest.raises(DataError, match=r"no images in .*train, should have at least one; .*images 1"):
         load_local(f"folder:{tmp_path}")
-    with pytest.raises(DataError, match=r"no folder .*train, should have a folder per class"):
+    with pytest.raises(DataError, match=r"no folder .*/none, should have train/ with a folder per class"):
         load_local(f"folder:{tmp_path / 'none'}")
+    with pytest.raises(DataError, match=r"no folder .*/none, should have test/ with a folder per class"):
+        load_test(f"folder:{tmp_path / 'none'}")
 
 
 def test_of_other_datasets_a_vehicle_takes_the_training_samples():

@@ -3,14 +3,20 @@
 import json
 import tarfile
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch", reason="mpt.experiments needs torch, which is not installed")
 
-from mpt.experiments.cells import Cell
-from mpt.runs.config import make_config
+from mpt.experiments import sets
+from mpt.experiments.cells import Cell, CellStore
+from mpt.experiments.plans import PAPER, Grid
+from mpt.experiments.results import Results
+from mpt.experiments.sets import parse_sources
+from mpt.experiments.tables import table2_wanted
+from mpt.runs.config import ConfigError, make_config
 from mpt.runs.reader import read_tables
 
 RESULTS = Path(__file__).parents[2] / "results/paper"
@@ -39,3 +45,20 @@ def test_committed_cells_can_be_read(tmp_path):
         archive.extractall(tmp_path, [m for m in archive if m.name.startswith(f"{key}/")], filter="data")
     tables = read_tables(tmp_path / key)
     assert any(record["drift"] is not None for record in tables.diagnostics)
+
+
+def test_committed_cells_are_shown_without_images(tmp_path, monkeypatch):
+    """As `paper_scale.py DATA OUT table2 --show` does: what is needed of the samples stands in the cells."""
+    monkeypatch.syspath_prepend(RESULTS.parents[1] / "benchmarks")
+    paper_scale = import_module("paper_scale")
+    monkeypatch.setattr(sets, "TOLD", {})
+    monkeypatch.setattr(paper_scale, "TOLD", sets.TOLD)
+    with tarfile.open(RESULTS / "cells.tar.gz") as archive:
+        some = [m for m in archive if m.name.endswith(("manifest.json", "config.toml"))]
+        archive.extractall(tmp_path / "cells", some, filter="data")
+    sources = parse_sources(paper_scale.told_sources(Path("DATA"), tmp_path / "cells"), stand_ins=False)
+    assert sources["nuimages"].spec == "parquet:DATA/cifar10"
+    results = Results(Grid(PAPER, sources, 3), CellStore(tmp_path / "cells"))
+    assert results.missing(table2_wanted(results)) == []
+    with pytest.raises(ConfigError, match="no class 'lorry' in cifar10, should be one of airplane"):
+        results.grid.dataset("nuimages").class_index("lorry")

@@ -78,7 +78,7 @@ def claims():
         TableRow(f"It is {status}", (Entry("612"), Entry(status), Entry("in 8 of 12")), judged_by=name)
         for status, name in zip(MARKS, ("table2", "table3", "fig4", "fig5", "departure"), strict=True)
     ]
-    heads = (("", "line of mpt.tex"), ("", "here"), ("", "figures"))
+    heads = (("", "section of the paper"), ("", "here"), ("", "figures"))
     return Table("claims", "The paper's claims", "Claim", heads, tuple(rows), ("Scale paper.",))
 
 

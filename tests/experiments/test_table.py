@@ -30,7 +30,7 @@ def test_markdown_has_the_papers_number_in_brackets_and_says_what_is_missing():
     assert lines[4] == "| a\\|b_c | **.516 ± .009** (.510 ± .018) | missing (.100) | ✓ |"
     assert lines[5].startswith("| ref | \N{MINUS SIGN}.020 | 1.000 ± .000 |")
     assert lines[-3] == "Data: a_b (stand-in for nuImages)."
-    assert lines[-1] == f"Made by mpt {__version__}, bench {ENGINE}."
+    assert lines[-1] == f"Made by mpt {__version__}, benchmark engine {ENGINE}."
 
 
 def test_csv_has_a_line_an_entry():
@@ -59,7 +59,7 @@ def test_latex_escapes(plain, escaped):
 
 def test_latex_has_as_many_cells_in_every_row_and_balanced_braces():
     text = TABLE.latex()
-    assert text.startswith(f"% Made by mpt {__version__}, bench {ENGINE}.\n\\begin{{table*}}")
+    assert text.startswith(f"% Made by mpt {__version__}, benchmark engine {ENGINE}.\n\\begin{{table*}}")
     body = text.split(r"\midrule", 1)[1].split(r"\bottomrule")[0]
     rows = [line for line in body.splitlines() if line.endswith(r"\\")]
     assert len(rows) == 3  # two rows, and the paper's below the first

@@ -12,10 +12,10 @@ LOOP, REFERENCE = DOCS / "how-to" / "own-loop.md", DOCS / "reference" / "fleet.m
 
 def test_the_code_runs_and_prints_what_it_says(tmp_path, monkeypatch, capsys):
     text = LOOP.read_text()
-    story, crossing, keeping, asking = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    story, crossing, watching, keeping, asking = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     printed = re.findall(r"^It prints:\n\n```text\n(.*?)```", text, flags=re.DOTALL | re.MULTILINE)
     names = {}
-    for code, expected in zip((story, crossing), printed, strict=True):
+    for code, expected in zip((story, crossing, watching), printed, strict=True):
         exec(code, names)
         assert capsys.readouterr().out == expected
     before = names["tracker"].to_bytes()

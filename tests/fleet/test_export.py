@@ -210,7 +210,8 @@ def test_what_is_wrong_is_said_in_a_sentence(trained, tmp_path, monkeypatch):
     unwritable = tmp_path / "file" / "model.pt"
     assert "cannot be written" in refused(where, "--format", "torchscript", "--out", unwritable)
     monkeypatch.setattr(formats.importlib.util, "find_spec", lambda name: None)
-    assert "onnx is not installed, pip install 'mpt-fl[export]' brings it" in refused(where, "--format", "onnx")
+    how = "pip install -c constraints.txt '.[export]' in the repository brings it"
+    assert f"onnx is not installed, {how}" in refused(where, "--format", "onnx")
 
 
 def test_from_the_checkpoint_of_the_server_app(tmp_path):

@@ -5,8 +5,8 @@ import pytest
 pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.fleet import Tracker
-from mpt.fleet.approve import approve
 from mpt.fleet.exchange import fingerprint
+from mpt.fleet.operate import approve
 from mpt.fleet.server import differing
 from mpt.fleet.store import FileStore
 from tests.fleet.served import TRUCK, everybody, new_vehicles, server

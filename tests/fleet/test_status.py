@@ -30,19 +30,21 @@ def test_it_says_who_is_there_and_what_hangs_on_one(server):
     assert status.round == 7
     assert [(v.vehicle, v.state, v.since, v.seen) for v in status.vehicles] == [
         ("d", "present", 1, 7),
+        ("c", "refused", 7, 6),
         ("b", "suspected", 7, 6),
-        ("c", "suspected", 7, 6),
         ("a", "departed", 5, 3),
     ]
+    assert "truncated" in status.vehicles[1].why
+    assert status.refusals == {"format": 1}
     rare = status.classes[RARE]
     assert (rare.samples, rare.watched_since, rare.hangs) == (6, 2, False)
     assert (rare.tracked.state, rare.tracked.since, rare.tracked.deposit_round) == ("departed", 4, 3)
     assert (rare.tracked.owners, rare.tracked.samples_then, rare.tracked.prototype_round) == (("a",), 106, 7)
-    assert (rare.tracked.remaining, rare.tracked.stale) == (2, 4)
+    assert (rare.tracked.remaining, rare.tracked.stale) == (2, 2)
     assert "vehicle c: " in status.problems[0]
-    assert "class 2: 4 of 6 remaining samples are remembered from round 6" in status.problems
+    assert "class 2: 2 of 4 remaining samples are remembered from round 6" in status.problems
     written = json.loads(json.dumps(status.as_json(), allow_nan=False))
-    assert (written["round"], written["classes"][RARE]["tracked"]["stale"]) == (7, 4)
+    assert (written["round"], written["classes"][RARE]["tracked"]["stale"]) == (7, 2)
 
 
 def test_how_far_the_prototype_has_moved(server):
@@ -71,13 +73,14 @@ def test_prometheus_text(server):
         if line.startswith("# "):
             _, kind, name, *words = line.split()
             assert kind in ("HELP", "TYPE")
-            assert words == ["gauge"] if kind == "TYPE" else words
+            counter = name.endswith("_total")
+            assert words == ["counter" if counter else "gauge"] if kind == "TYPE" else words
             seen.append((kind, name))
         else:
             assert SAMPLE.fullmatch(line), line
             assert line.startswith(seen[-1][1])
     assert len(set(seen)) == len(seen)
-    assert 'mpt_fleet_vehicles{state="suspected"} 2' in text
+    assert 'mpt_fleet_vehicles{state="suspected"} 1' in text
     assert 'mpt_fleet_vehicle_since_round{vehicle="a"} 5' in text
     assert 'mpt_fleet_vehicle_state{vehicle="a",state="departed"} 1' in text
     assert 'mpt_fleet_vehicle_state{vehicle="a",state="present"} 0' in text
@@ -85,9 +88,11 @@ def test_prometheus_text(server):
     assert f'mpt_fleet_class_state{{class="{RARE}",state="departed"}} 1' in text
     assert 'mpt_fleet_class_state{class="0",state="trained"} 1' in text
     assert 'mpt_fleet_class_expected_error{class="0"} NaN' in text
-    assert f'mpt_fleet_class_remaining_samples{{class="{RARE}",known="stale"}} 4' in text
+    assert f'mpt_fleet_class_remaining_samples{{class="{RARE}",known="stale"}} 2' in text
     assert f'mpt_fleet_prototype_moved{{class="{RARE}",metric="euclidean"}}' in text
     assert f"mpt_fleet_problems {len(server.state.problems)}\n" in text
+    assert 'mpt_fleet_refusals_total{reason="format"} 1\n' in text
+    assert 'mpt_fleet_refusals_total{reason="impossible"} 0\n' in text
 
 
 def series(text):
@@ -105,7 +110,7 @@ def test_series_stay_the_same_whatever_happens_to_vehicles_and_classes(variant):
         seen.append(series(prometheus(status_of(server.state, scores={"accuracy": 0.5, "f1": {str(RARE): 0.25}}))))
     assert all(found == seen[0] for found in seen)
     states = [line for line in seen[0] if "state=" in line]
-    assert len(states) == 3 + 3 * 4 + 3 * server.settings.num_classes
+    assert len(states) == 7 + 7 * 4 + 3 * server.settings.num_classes
 
 
 def test_scores_stand_where_the_server_has_test_samples(server):

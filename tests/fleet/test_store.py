@@ -54,13 +54,8 @@ def test_the_last_ones_are_kept_and_the_latest_is_found(kind, tmp_path):
     for number in range(1, 6):
         store.save(number, {"model": bytes([number]) * 1000, "tracker": b""})
     assert store.latest() == Checkpoint(5, {"model": b"\5" * 1000, "tracker": b""})
-    kept = len(list(store.folder.iterdir())) if kind == "files" else count(store)
-    assert kept == 2
-
-
-def count(store):
-    with sqlite3.connect(store.path) as database:
-        return database.execute("SELECT count(*) FROM checkpoints").fetchone()[0]
+    assert store.rounds() == (1, 4, 5)
+    assert len(contents(store)) == 3
 
 
 @pytest.mark.parametrize("kind", KINDS)

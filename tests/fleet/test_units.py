@@ -189,12 +189,17 @@ def test_rounds_says_where_it_looks_for_programs(tmp_path):
 
 
 def test_rounds_are_not_begun_with_settings_that_check_refuses(programs, tmp_path):
+    """What the app's folder has is found there, as Flower finds it."""
     pytest.importorskip("flwr", reason="the extra fleet is not installed")
     state = tmp_path / "state"
-    (tmp_path / "run.toml").write_text(f'num-rounds = 2\nstate = "{state}"\nwatch_share = 0.5\n{CLASSES}')
-    done = rounds(programs, tmp_path / "run.toml")
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "mine.py").write_text("def smooth(logits, labels, counts):\n    return logits.mean()\n")
+    wrong = 'watch_share = 0.5\nloss = "mine.py:smooth"\n'
+    (tmp_path / "run.toml").write_text(f'num-rounds = 2\nstate = "{state}"\n{wrong}{CLASSES}')
+    done = rounds(programs, tmp_path / "run.toml", tmp_path / "app")
     assert done.returncode == 2
     assert "did you mean watch-share?" in done.stderr
+    assert "mine.py" not in done.stderr
     assert not (tmp_path / "calls").exists()
 
 

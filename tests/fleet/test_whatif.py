@@ -21,6 +21,7 @@ from mpt.fleet.whatif import (
     to_watch,
 )
 from mpt.tracking.coverage import Coverage, Watch, watch_next
+from mpt.tracking.roster import Roster
 from mpt.tracking.settings import TrackerSettings
 
 TABLE = """vehicle,class,count
@@ -186,7 +187,7 @@ def test_no_smaller_group_holds_the_share_and_no_other_holds_more(rows, watch_sh
 def test_what_to_watch_is_what_the_server_would_watch(rows):
     coverage, names = coverage_of(rows), ("x", "y", "z")
     found = to_watch(coverage, names)
-    server, _ = watch_next(TrackerSettings(num_classes=3, dim=1), Watch(), coverage, (), 1)
+    server, _ = watch_next(TrackerSettings(num_classes=3, dim=1), Watch(), coverage, (), Roster(), 1)
     wanted = {names[c] for c in (*server.classes, *server.crowded)}
     assert {*found.classes, *found.crowded} == (wanted if sum(map(any, rows)) > 1 else set())
     shares = [coverage.largest[names.index(name)] for name in (*found.classes, *found.crowded)]

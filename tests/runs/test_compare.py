@@ -218,7 +218,7 @@ def test_what_has_no_counterpart_is_said(two):
         f"mpt in {a} has seeds that its counterpart has not: 3",
     )
     assert [pair.rounds[-1] for pair in found.pairs] == [100, 95]
-    assert compare(b, a, methods=["mpt", "sdc"]).unpaired[0] == f"{b} has no sdc"
+    assert compare(b, a, methods=["mpt", "sdc"]).unpaired[0].startswith(f"{b} has no sdc, it has ")
 
 
 def test_one_seed_has_no_interval(tmp_path):
@@ -305,6 +305,17 @@ def test_runs_of_another_format_are_one_sentence(two):
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", message)
 
 
+def test_a_row_may_be_named_by_the_spec_that_made_it(two):
+    a, _ = two
+    names = list(FEW["methods"])
+    specs = ["nearest.py:Blend(lam=0.3)" if name == "mpt" else name for name in names]
+    changed(a, {"methods": json.dumps(specs)})
+    manifest = json.loads((a / "manifest.json").read_text())
+    assert list(manifest["trainings"]) == names
+    (pair,) = compare(a, methods=["nearest.py:Blend(lam=0.3)"], against="frozen").pairs
+    assert pair.rows[0].method == "mpt"
+
+
 def test_nonsense_is_one_sentence(two, tmp_path):
     a, _ = two
     (tmp_path / "empty").mkdir()
@@ -312,7 +323,7 @@ def test_nonsense_is_one_sentence(two, tmp_path):
         ((a,), "compare: one folder and no --against, should be two folders or a method to compare with"),
         ((a, tmp_path / "nowhere"), "compare: there is no folder "),
         ((a, tmp_path / "empty"), "compare: "),
-        ((a, "--against", "sdc"), f"compare: nothing could be paired; {a} has no sdc"),
+        ((a, "--against", "sdc"), f"compare: nothing could be paired; {a} has no sdc, it has fedavg, "),
         ((a, "--method", "mtp", "--against", "frozen"), f"compare: nothing could be paired; {a} has no mtp"),
         ((a, "--against", "mpt", "--json", "--csv"), "compare: --json and --csv, should be one of them"),
         ((a, "--against", "mpt", "--html", tmp_path), f"{tmp_path}: cannot be written (Is a directory)"),

@@ -225,6 +225,7 @@ def test_a_method_that_has_changed_replaces_the_earlier_one_only_when_told(copie
     spec = f"{mine}:MyMethod"
     first = replay(copied, [spec, "frozen"]).tables
     assert {series.method for series in replay(copied, [spec]).new} == {"my-method"}
+    assert read_run(copied).row_of(spec) == "my-method", "what mpt compare --method takes"
     mine.write_text(mine.read_text().replace("prototype + moved", "prototype + 2 * moved"))
     refused = call("replay", copied, "--methods", spec)
     assert refused.exit_code == 2

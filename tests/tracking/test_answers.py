@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mpt
+from mpt.fleet import Tracker
 from mpt.protocol.question import Question
 from mpt.tracking.answers import largest_answer
 from mpt.tracking.settings import TrackerSettings
@@ -74,20 +75,34 @@ def test_each_is_refused_logged_and_the_round_goes_on():
         assert words in refusal.why
         assert outcome.answered == ("a", "c", "d")
         assert outcome.problems == (f"vehicle b: {refusal.why}",)
-        assert server.state.roster.state("b") == "suspected"
+        assert server.state.roster.state("b") == "refused"
         expected = sum(server.state.counts[v] for v in "acd")
         np.testing.assert_array_equal(outcome.statistics.counts, expected)
     outcome = server.close(fleet.answers(server.request()))
     assert whats(outcome) == ["returned"]
 
 
-def test_the_vehicle_that_holds_a_class_is_deposited_when_it_talks_nonsense():
-    fleet, server = paper_fleet(), tracker()
-    for _ in range(2):
-        server.close(fleet.answers(server.request()))
-    outcome = server.close({**fleet.answers(server.request(), "bcd"), "a": b"nonsense"})
-    assert whats(outcome, "a") == ["refused", "suspected", "deposited"]
+@pytest.mark.parametrize("variant", ["mpt", "lite", "cross"])
+def test_the_vehicle_that_holds_a_class_is_still_there_when_it_talks_nonsense(variant):
+    """Nothing is deposited, held out or missed; should it vanish then, the deposit is of its last trusted answer."""
+    fleet, server = paper_fleet(), tracker(variant, grace=1)
+    for _ in range(3):
+        server.close(fleet.cross_answers(server.question()))
+    for _ in range(5):
+        outcome = server.close({**fleet.cross_answers(server.question(), "bcd"), "a": b"nonsense"})
+        assert whats(outcome, "a") == ["refused"]
+        assert not server.state.tracked
+        assert server.held_out == ()
+        assert server.roster.state("a") == "refused"
+        assert server.roster.members["a"].missed == 0
+        assert outcome.readout.predict(fleet.features("a", outcome.round)[0][-100:]).tolist().count(RARE) > 90
+        server = Tracker.from_bytes(server.to_bytes())
+    outcome = server.close(fleet.cross_answers(server.question(), "bcd"))
+    assert "deposited" in whats(outcome, "a")
+    assert server.state.tracked[RARE].round == 3
     assert RARE in outcome.reconstructions
+    outcome = server.close(fleet.cross_answers(server.question(), "bcd"))
+    assert server.held_out == (RARE,)
 
 
 def test_late_answers_are_refused():

@@ -25,11 +25,11 @@ def check(server, outcome):
     roster = state.roster
     assert set(state.held_out) <= set(state.tracked) <= set(state.watch.since)
     for c, one in state.tracked.items():
-        waiting = any(roster.state(v) == "suspected" for v in one.owners)
+        waiting = any(roster.state(v) in ("suspected", "refused") for v in one.owners)
         assert (c in state.held_out) != waiting
         assert all(roster.state(v) != "present" for v in one.owners)
     assert set(outcome.reconstructions) <= set(state.tracked)
-    assert set(state.counts) == set(roster.having("present", "suspected"))
+    assert set(state.counts) == set(roster.having("present", "suspected", "refused"))
     if state.snapshot is not None:
         assert len(state.snapshot.holders) <= 2 * len(state.snapshot.everybody.watched)
         if outcome.answered:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpt.fleet import Decision, FleetError, Roster
-from mpt.tracking.roster import advance
+from mpt.fleet import FleetError
+from mpt.tracking.roster import Absent, Decision, Member, Roster, advance
 
 VEHICLES = "abc"
 rounds = st.lists(st.tuples(st.sets(st.sampled_from(VEHICLES)), st.sets(st.sampled_from(VEHICLES))), max_size=25)
@@ -78,8 +78,52 @@ def test_an_unknown_vehicle_that_leaves_is_nobody():
 
 def test_a_reason_that_is_known_is_said():
     roster, _ = advance(Roster(), 1, ["a"], grace=1)
-    _, (decision,) = advance(roster, 2, (), grace=1, absent={"a": "its answer was refused"})
-    assert decision.why == "its answer was refused"
+    _, (decision,) = advance(roster, 2, (), grace=1, absent=Absent({"a": "it could not be reached"}))
+    assert decision.why == "it could not be reached"
+
+
+@pytest.mark.parametrize("state", ["late", "refused"])
+def test_whoever_is_there_and_does_not_count_has_missed_nothing(state):
+    roster, _ = advance(Roster(), 1, ["a", "b"], grace=0)
+    for number in range(2, 9):
+        roster, said = advance(roster, number, ["b"], grace=0, absent=Absent(**{state: {"a": "why"}}))
+        assert roster.members["a"] == Member(state, 2, 1, joined=1, why="why")
+        assert [d.what for d in said] == (["late"] if state == "late" and number == 2 else [])
+    after, (said,) = advance(roster, 9, ["a", "b"], grace=0)
+    assert (after.state("a"), said.what) == ("present", "returned")
+    after, (said,) = advance(roster, 9, ["b"], grace=0)
+    assert (after.state("a"), said.what) == ("departed", "departed")
+    after, (said,) = advance(roster, 9, ["b"], ["a"], grace=0, absent=Absent(**{state: {"a": "why"}}))
+    assert (after.state("a"), said.why) == ("departed", "it said that it leaves")
+
+
+def test_a_stranger_that_is_refused_is_no_member():
+    roster, said = advance(Roster(), 1, (), grace=0, absent=Absent(refused={"x": "nonsense"}))
+    assert not roster.members
+    assert said == ()
+
+
+def test_the_banned_stay_away_and_the_quarantined_apart():
+    members = {"a": Member("banned", 3, 2), "b": Member("quarantined", 3, 2), "c": Member("present", 1, 3)}
+    absent = Absent(refused={"a": "it is banned", "b": "it is quarantined"})
+    roster, _ = advance(Roster(members), 4, ["c"], ["a"], grace=0, absent=absent)
+    assert (roster.state("a"), roster.state("b")) == ("banned", "quarantined")
+    roster, _ = advance(roster, 5, ["c"], grace=0, absent=Absent(refused={"a": "it is banned"}))
+    assert (roster.state("a"), roster.state("b")) == ("banned", "departed")
+
+
+def test_those_that_departed_long_ago_are_forgotten_but_the_owners_of_deposits():
+    many = {f"v{i:04}": Member("departed", i, i) for i in range(3000)}
+    roster, _ = advance(Roster(many), 3000, ["a"], grace=0, kept=["v0007"])
+    assert sorted(roster.members) == ["a", "v0007", *(f"v{i:04}" for i in range(2000, 3000))]
+    assert roster.forgotten == 1999
+
+
+def test_absences_that_ended_are_counted_by_their_length():
+    roster, _ = advance(Roster(), 1, "ab", grace=9)
+    for number, answered in enumerate(("a", "ab", "b", "b", "b", "ab"), 2):
+        roster, _ = advance(roster, number, answered, grace=9)
+    assert roster.absences == (1, 1)
 
 
 @pytest.mark.parametrize("vehicle", ["", 3, None, "x" * 2000, "a\ud800"])

@@ -83,11 +83,13 @@ def test_what_is_measured_stays_nearer_to_that_of_an_undisturbed_fleet(variant):
     assert apart["fails"] < 0.5 * apart["forgetting"]
 
 
-def test_a_refused_answer_is_as_good_as_none():
+def test_a_late_vehicle_counts_as_it_was_and_a_refused_one_does_not():
     fleet, server = paper_fleet(), tracker()
     play(fleet, server, "abcd", "abcd", "bcd")
-    outcome = server.close({**fleet.answers(server.request(), "cd"), "b": b"nonsense"})
+    outcome = server.close(fleet.answers(server.request(), "cd"), late={"b": "not waited for"})
     assert outcome.reconstructions[RARE].samples == 6
+    outcome = server.close({**fleet.answers(server.request(), "cd"), "b": b"nonsense"})
+    assert outcome.reconstructions[RARE].samples == 4
 
 
 @pytest.mark.parametrize("variant", ["mpt", "lite"])

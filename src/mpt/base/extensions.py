@@ -199,6 +199,7 @@ class Extensions(Generic[T]):
             if arguments:
                 raise self.error(f"{self.word}: {spec.head} is no class and no function, should have no arguments")
             return found
+        self._check_names(spec, found, len(given), named)
         try:
             with importable():
                 return found(*given, *spec.positional, **named)
@@ -206,6 +207,20 @@ class Extensions(Generic[T]):
             raise
         except Exception as error:
             raise self.error(f"{self.word}: {spec.head}{spec.arguments} cannot be made ({told(error)})") from error
+
+    def _check_names(self, spec: Spec, found: Any, given: int, named: Mapping[str, Any]) -> None:
+        """Whether what is called has the arguments that are named; where Python cannot say, the call will."""
+        try:
+            parameters = list(inspect.signature(found).parameters.values())[given:]
+        except (TypeError, ValueError):
+            return
+        if any(one.kind is one.VAR_KEYWORD for one in parameters):
+            return
+        has = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+        for name in named:
+            if name not in has:
+                known = f"it has {', '.join(has)}" if has else "it has none"
+                raise self.error(f"{self.word}: {spec.head} has no argument {name}; {known}")
 
     def _load(self, spec: Spec) -> Any:
         place = located(Path(spec.place).expanduser()) if spec.in_file else spec.place

@@ -50,3 +50,13 @@ def did_you_mean(given: str, known: Iterable[str], otherwise: str = "", cutoff: 
     """
     near = difflib.get_close_matches(given, list(known), 1, cutoff)
     return f"did you mean {near[0]}?" if near else otherwise
+
+
+def installs(extra: str) -> str:
+    """The command that installs an extra of this package: no index has it, so from a clone.
+
+    Example:
+        >>> installs("sim")
+        "pip install -c constraints.txt '.[sim]' in the repository"
+    """
+    return f"pip install -c constraints.txt '.[{extra}]' in the repository"

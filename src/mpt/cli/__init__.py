@@ -2,6 +2,8 @@
 
 import sys
 
+from mpt.base.text import installs
+
 NEEDED = {"click", "rich", "torch", "typer"}
 
 
@@ -18,5 +20,5 @@ def app() -> None:
         missing = (error.name or "").partition(".")[0]
         if missing not in NEEDED:
             raise
-        print(f"mpt: {missing} is not installed, pip install 'mpt-fl[sim]' brings it", file=sys.stderr)
+        print(f"mpt: {missing} is not installed, {installs('sim')} brings it", file=sys.stderr)
         sys.exit(2)

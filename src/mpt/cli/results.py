@@ -1,5 +1,8 @@
 """What is made of a run's folder later: `mpt report`, `mpt replay`, `mpt tune` and `mpt compare`."""
 
+import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -29,8 +32,23 @@ def report(
 
     page = write_report(folder)
     say(f"written: {page}")
-    if show_it:
-        typer.launch(page.resolve().as_uri())
+    if show_it and not _opened(page):
+        note(f"no browser could be started here, open {page.resolve()} in one")
+
+
+def _opened(page: Path) -> bool:
+    """Whether a browser was started, without what the desktop's program prints where there is none."""
+    if sys.platform in ("darwin", "win32"):
+        return typer.launch(page.resolve().as_uri()) == 0
+    program = shutil.which("xdg-open")
+    if program is None:
+        return False
+    quiet = subprocess.DEVNULL
+    started = subprocess.Popen([program, str(page.resolve())], stdin=quiet, stdout=quiet, stderr=quiet)
+    try:
+        return started.wait(timeout=3) == 0
+    except subprocess.TimeoutExpired:  # the browser itself
+        return True
 
 
 def replay(

@@ -322,6 +322,7 @@ class CrossStatistics(ClassSums):
         earlier_origin: ArrayLike | None = None,
         origin: ArrayLike | None = None,
         known: Mapping[bytes, StaticPart] | None = None,
+        shape: tuple[int, int] | None = None,
     ) -> CrossStatistics:
         """What `to_bytes` was called on; truncated, altered or foreign bytes raise `StatisticsError`.
 
@@ -331,9 +332,12 @@ class CrossStatistics(ClassSums):
             earlier_origin: likewise.
             origin: likewise.
             known: by digest, the static parts that the bytes may leave out.
+            shape: (C, d) that the bytes should be of, where that is known: others are refused before anything is made
+                of them.
         """
         reader = Reader(data, _KIND, _EARLIER_ORIGIN | _ORIGIN | _FRAMELESS | _STATIC | _HALVES | _NARROW | _HALVED)
         num_classes, d = reader.numbers("2I")
+        check.check_sizes("CrossStatistics", (num_classes, d), shape)
         sums, earlier = reader.expanded(num_classes, d), reader.expanded(num_classes, d)
         digest = reader.raw(DIGEST_SIZE)
         counts = reader.integers(num_classes)

@@ -260,7 +260,8 @@ def _require_alike(before: ClassStatistics, staying: ClassStatistics) -> None:
     """Refuse what are no statistics of the same classes and features."""
     for name, stats in (("before", before), ("staying", staying)):
         if not isinstance(stats, ClassStatistics):
-            raise StatisticsError(f"{name}: {type(stats).__name__}, should be ClassStatistics")
+            empty = " (the sum of no reports?)" if isinstance(stats, int) and stats == 0 else ""
+            raise StatisticsError(f"{name}: {type(stats).__name__}{empty}, should be ClassStatistics")
     if (before.num_classes, before.dim) != (staying.num_classes, staying.dim):
         raise StatisticsError(
             f"staying: {staying.num_classes} classes and dimension {staying.dim}, "

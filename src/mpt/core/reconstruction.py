@@ -169,10 +169,11 @@ def reconstruct(
         deposit: made at departure; several are reconstructed one by one.
         stats: this round's statistics of the vehicles that are there, watching the departed class. Its own samples in
             them are the remaining samples.
-        variant: "mpt" transports the residual with the covariance, "lite" scales it by one number, "cross" takes the
-            prototype through the map that `cross` gives.
+        variant: "mpt" transports the residual with the covariance, "lite" (MPT-lite) scales it by one number, "cross"
+            (MPT-X) takes the prototype through the map that `cross` gives.
         cross: for variant "cross": this round's cross moments of the same vehicles, with the weights of
-            `class_weights(deposit, num_classes)`. Its samples of the departed class are the remaining samples.
+            `class_weights(deposit, num_classes)`. Its samples of the departed class are the remaining samples. Earlier
+            features of another model, or in another order, are not noticed, and the verdict may still say good.
 
     Returns:
         A `Reconstruction`, or for several deposits a tuple of them in the given order.
@@ -182,7 +183,8 @@ def reconstruct(
             needs, or observe no reference class.
     """
     if not isinstance(variant, str) or variant not in VARIANTS:
-        raise StatisticsError(f"variant: {variant!r}, should be one of {', '.join(map(repr, VARIANTS))}")
+        known = ", ".join(map(repr, VARIANTS))
+        raise StatisticsError(f"variant: {variant!r}, should be one of {known}; MPT-X is 'cross', MPT-lite is 'lite'")
     if not isinstance(stats, ClassStatistics):
         raise StatisticsError(f"stats: {type(stats).__name__}, should be ClassStatistics")
     if (variant == "cross") != isinstance(cross, CrossStatistics):

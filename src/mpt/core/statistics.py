@@ -316,6 +316,7 @@ class ClassStatistics(ClassSums):
         *,
         span: ArrayLike | None = None,
         origin: ArrayLike | None = None,
+        shape: tuple[int, int] | None = None,
     ) -> ClassStatistics:
         """What `to_bytes` was called on; truncated, altered or foreign bytes raise `StatisticsError`.
 
@@ -323,9 +324,12 @@ class ClassStatistics(ClassSums):
             data: the bytes.
             span: what the server sent as span, bit for bit; needed where the bytes leave it out (`frame=False`).
             origin: what the server sent as origin, likewise.
+            shape: (C, d) that the bytes should be of, where that is known: others are refused before anything is made
+                of them.
         """
         reader = Reader(data, _KIND, _SCATTER | _SPAN | _ORIGIN | _DIGEST | _NARROW)
         num_classes, d, num_watched, num_span = reader.numbers("4I")
+        check.check_sizes("ClassStatistics", (num_classes, d), shape)
         sums, squares = reader.expanded(num_classes, d), np.zeros(num_classes)
         counts = reader.integers(num_classes)
         watched = tuple(reader.integers(num_watched).tolist())
@@ -339,8 +343,9 @@ class ClassStatistics(ClassSums):
             agree = [span is None or same(span_rows, sent_span), origin is None or same(centre, sent_origin)]
             span_rows, centre = sent_span, sent_origin
         if not all(agree):
-            name = "origin" if agree[0] else "span"
-            raise StatisticsError(f"ClassStatistics bytes: made with another {name} than given to from_bytes")
+            name, given = ("origin", origin) if agree[0] else ("span", span)
+            none = "; none was given" if given is None else ""
+            raise StatisticsError(f"ClassStatistics bytes: made with another {name} than given to from_bytes{none}")
         present = counts != 0
         sums[present] = reader.reals(int(present.sum()), d)
         squares[present] = reader.reals(int(present.sum()))

@@ -16,7 +16,7 @@ class ClassSums(Value):
 
     @property
     def num_classes(self) -> int:
-        """C."""
+        """C, how many classes there are."""
         return len(self.counts)
 
     @property
@@ -26,6 +26,9 @@ class ClassSums(Value):
 
     @property
     def means(self) -> Floats:
-        """(C, d): the prototypes under the current model, `origin` added back; NaN rows without samples."""
+        """(C, d): the prototypes under the current model, `origin` added back; NaN rows without samples.
+
+        A new array every time, which may be written to: put a reconstructed prototype into its row.
+        """
         with np.errstate(invalid="ignore"):
             return self.sums / self.counts[:, None] + self.origin

@@ -43,6 +43,12 @@ def check_shape(array: NDArray[Any], name: str, shape: tuple[int | None, ...]) -
         raise StatisticsError(f"{name}: shape is {array.shape}, should be ({wanted})")
 
 
+def check_sizes(what: str, found: tuple[int, int], shape: tuple[int, int] | None) -> None:
+    """Refuse bytes that say they are of another (C, d) than `shape`, where that is known."""
+    if shape is not None and found != shape:
+        raise StatisticsError(f"{what} bytes: (classes, dimension) are {found}, should be {shape}")
+
+
 def read_only(array: Array) -> Array:
     """`array` itself, its values fixed from now on."""
     array.setflags(write=False)
@@ -160,8 +166,12 @@ def as_classes(value: object, name: str, num_classes: int) -> tuple[int, ...]:
 
 
 def is_several(value: object) -> TypeGuard[Iterable[Any]]:
-    """Whether `value` holds several things rather than being one; an array without dimensions is one."""
-    return isinstance(value, Iterable) and not (isinstance(value, np.ndarray) and value.ndim == 0)
+    """Whether `value` holds several things rather than being one; a text is one, and an array without dimensions."""
+    return (
+        isinstance(value, Iterable)
+        and not isinstance(value, str)
+        and not (isinstance(value, np.ndarray) and value.ndim == 0)
+    )
 
 
 def as_labels(value: ArrayLike, n: int, num_classes: int) -> Ints:

@@ -43,6 +43,8 @@ def load_local_folder(request: DatasetSpec, which: str = "train") -> LocalData:
     With "test", what a server has in test/; where there are neither train/ nor test/, the class folders are PATH's own.
     """
     pillow, root, left_out = require_pillow(request), request.path, LeftOut()
+    if not root.is_dir():
+        raise request.error(f"no folder {root}, should have {which}/ with a folder per class")
     bare = which == "test" and root.is_dir() and not any((root / split).is_dir() for split in SPLITS)
     place = root if bare else root / which
     encoded: list[tuple[Encoded, str]] = []

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from mpt.base.text import installs
 from mpt.data.arrow import _Features, from_tables
 from mpt.data.dataset import SPLITS, Dataset
 from mpt.data.request import DatasetSpec
@@ -18,7 +19,7 @@ def load_parquet(request: DatasetSpec) -> Dataset:
     try:
         import pyarrow.parquet
     except ImportError:
-        raise request.error("needs pyarrow, which is not installed; pip install 'mpt-fl[data]' brings it") from None
+        raise request.error(f"needs pyarrow, which is not installed; {installs('data')} brings it") from None
     tables = {}
     for which, path in paths.items():
         try:

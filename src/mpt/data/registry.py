@@ -76,6 +76,11 @@ DATASETS: Extensions[Any] = Extensions(
 """The extension point: a loader above is built in, a user's own is a function that returns a `Dataset`."""
 
 
+PUBLIC = {"cifar", "cifar-10", "cifar-100", "cifar10", "cifar100", "emnist", "fashion-mnist", "fmnist", "imagenet"}
+PUBLIC |= {"femnist", "gtsrb", "mnist", "svhn", "tiny-imagenet"}
+"""Names of public sets that users try and that do not come with the package."""
+
+
 def usages() -> dict[str, str]:
     """Every form of spec, as in `parquet:PREFIX?image=...&label=...`, with one line about it."""
     lines = {}
@@ -171,6 +176,9 @@ def _resolved(
         raise DataError(f"per_class: {per_class}, should be at least 1")
     word, colon, target = spec.partition("?")[0].partition(":")
     if word not in LOADERS:
+        if word.lower() in PUBLIC:
+            told = "parquet:PREFIX, folder:PATH or hf:NAME reads your own copy"
+            raise DataError(f"dataset: {spec!r} does not come with MPT; {told}")
         if not DATASETS.is_own(DATASETS.parse(spec)):
             raise DataError(f"dataset: {spec!r} is none that is known, {_meant(spec, word, target)}")
         if "?" in spec:

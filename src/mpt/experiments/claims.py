@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from mpt.experiments import figures
-from mpt.experiments.paper import LABELS
+from mpt.experiments.paper import LABELS, section_of
 from mpt.experiments.plans import CellSpec
 from mpt.experiments.results import CellOutcome, Results
 from mpt.experiments.table import Entry, Table, TableRow, number
@@ -380,16 +380,12 @@ def judged(results: Results) -> Table:
         if fewer and verdict.status != "not run":
             status: ClaimStatus = "agrees so far" if verdict.status == "agrees" else verdict.status
             verdict = ClaimVerdict(status, f"{verdict.figures}; some with fewer than {results.grid.seeds} seeds")
-        rows.append(
-            TableRow(
-                claim.text,
-                (Entry("" if claim.line is None else str(claim.line)), Entry(verdict.status), Entry(verdict.figures)),
-                judged_by=claim.exhibit,
-            )
-        )
+        place = "" if claim.line is None else section_of(claim.line)
+        entries = tuple(map(Entry, (place, verdict.status, verdict.figures)))
+        rows.append(TableRow(claim.text, entries, judged_by=claim.exhibit))
     labels = "; ".join(source.label for source in results.grid.sources.values())
     warning = " Too small to decide any of them." if results.grid.scale.name == "quick" else ""
     seeds = f"{results.grid.seeds}{' or more' * results.grid.every_seed}"
     notes = (f"Data: {labels or 'none'}. Scale {results.grid.scale.name}, seeds: {seeds}.{warning}",)
-    columns = (("", "line of mpt.tex"), ("", "here"), ("", "figures"))
+    columns = (("", "section of the paper"), ("", "here"), ("", "figures"))
     return Table("claims", "The paper's claims", "Claim", columns, tuple(rows), notes)

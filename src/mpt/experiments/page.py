@@ -63,17 +63,17 @@ def _header(claims: Table, sources: Sequence[str], scale: str) -> str:
 
 
 def _said(row: TableRow) -> tuple[str, ClaimStatus, str]:
-    """Of a claim: its line in the paper's source, its verdict, and the figures that say so."""
-    line, status, figures = (str(entry.ours) for entry in row.entries)
-    return line, status_of(status) or "not run", figures
+    """Of a claim: where the paper makes it, its verdict, and the figures that say so."""
+    place, status, figures = (str(entry.ours) for entry in row.entries)
+    return place, status_of(status) or "not run", figures
 
 
 def _claims(claims: Table, exhibits: Exhibits) -> str:
     """Each claim with its verdict, and the exhibit that judges it."""
     rows = []
     for row in claims.rows:
-        line, status, figures = _said(row)
-        where = f"mpt.tex, line {line}" if line else ""
+        place, status, figures = _said(row)
+        where = f"the paper: {place}" if place else ""
         told = " · ".join(esc(part) for part in (figures, where) if part)
         seen = exhibits.get(row.judged_by)
         link = f'<a href="#{row.judged_by}">{_short(seen)}</a>' if seen else esc(row.judged_by)

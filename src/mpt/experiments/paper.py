@@ -1,6 +1,23 @@
 """What the paper states: the numbers of its tables and its claims, with the line of its source (mpt.tex)."""
 
+from bisect import bisect_right
+
 from mpt.base.seeds import Stat
+
+SECTIONS = {
+    103: "Introduction",
+    150: "Related Work",
+    175: "Preliminary Study",
+    202: "Design",
+    393: "Evaluation Setup",
+    488: "in its source only, commented out",
+    489: "Evaluation Setup",
+    518: "Overall Performance",
+    605: "Generalization",
+    618: "Method Analysis",
+    652: "Discussions",
+}
+"""The paper's sections by the line of its source in which each begins."""
 
 FRACTIONS = (0.01, 0.02, 0.05, 0.1)
 LABELS = {
@@ -117,6 +134,12 @@ BACKBONES = {
     "mobilenetv3": "MobileNetV3",
     "vit-tiny": "ViT-Tiny",
 }
+
+
+def section_of(line: int) -> str:
+    """The section that a line of the paper's source is in; readers have the paper, not its source."""
+    begins = sorted(SECTIONS)
+    return SECTIONS[begins[bisect_right(begins, line) - 1]]
 
 
 def stated(table: dict[str, dict[str, tuple[Stat, ...]]], group: str, method: str, remaining: float) -> Stat | None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.data import Dataset
 from mpt.experiments.cells import Cell
-from mpt.experiments.sets import SetName, Source, loaded
+from mpt.experiments.sets import SetName, Source, ToldSamples, loaded
 from mpt.methods import find_methods
 from mpt.runs.config import ConfigError, make_config
 
@@ -260,7 +260,7 @@ class Grid:
                 raise ConfigError(f"methods: {name!r} is a row of the exhibits already, should have a name of its own")
         return names
 
-    def dataset(self, name: SetName, backbone: str = "cnn3") -> Dataset:
+    def dataset(self, name: SetName, backbone: str = "cnn3") -> Dataset | ToldSamples:
         """The samples of a set that has a source."""
         own = self.scale.backbones.get(backbone, {})
         return loaded(self.sources[name].spec, self.scale.image_size, own.get("per_class", self.scale.per_class))

@@ -43,6 +43,36 @@ SETS: dict[SetName, PaperSet] = {
 
 
 @dataclass(frozen=True)
+class ToldSamples:
+    """What finished cells say of samples that are not at hand: enough to show the cells, not to compute one.
+
+    Attributes:
+        name: of the dataset.
+        classes: names by index.
+        known_by: the samples' fingerprint.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    known_by: str
+
+    @property
+    def num_classes(self) -> int:
+        """How many."""
+        return len(self.classes)
+
+    def class_index(self, which: str) -> int:
+        """Of a class."""
+        if which not in self.classes:
+            raise ConfigError(f"data: no class {which!r} in {self.name}, should be one of {', '.join(self.classes)}")
+        return self.classes.index(which)
+
+    def fingerprint(self) -> str:
+        """As a `Dataset` has it."""
+        return self.known_by
+
+
+@dataclass(frozen=True)
 class Source:
     """What is used as one of the paper's sets.
 
@@ -60,7 +90,7 @@ class Source:
     further: tuple[str, ...] = ()
     tuning: tuple[str, ...] = ()
 
-    def indices(self, dataset: Dataset) -> tuple[int, ...]:
+    def indices(self, dataset: Dataset | ToldSamples) -> tuple[int, ...]:
         """Of the class that departs and the further ones in the source's samples."""
         names = (self.rare, *self.further, *self.tuning)
         found = tuple(map(dataset.class_index, names))
@@ -147,7 +177,11 @@ def parse_sources(given: Iterable[str], *, stand_ins: bool) -> dict[SetName, Sou
     return sources
 
 
+TOLD: dict[str, ToldSamples] = {}
+"""By spec, for `mpt reproduce --show` on a machine that has cells and no images."""
+
+
 @cache
-def loaded(spec: str, image_size: int | None, per_class: int) -> Dataset:
+def loaded(spec: str, image_size: int | None, per_class: int) -> Dataset | ToldSamples:
     """The samples that a run of these settings sees, read once a process."""
-    return load(spec, image_size=image_size, per_class=per_class)
+    return TOLD[spec] if spec in TOLD else load(spec, image_size=image_size, per_class=per_class)

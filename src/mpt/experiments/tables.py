@@ -20,6 +20,8 @@ IN_REGIMES = ("dpcr", "stop-at-departure")
 """Rows below these, where a cell has them."""
 
 PAPERS = "Beside ours the paper's numbers, on "
+SPREAD = "Ours are means over seeds; ± is their standard deviation."
+QUICK = "This scale is too small to set the paper's numbers beside."
 
 
 def table1(results: Results) -> Table:
@@ -102,6 +104,8 @@ def _grid(
 ) -> Table:
     outcomes = {w: results.of(w) for w in groups}
     rows = []
+    quick = results.grid.scale.name == "quick"  # ten rounds on stand-ins: nothing to set the paper's numbers beside
+    stated, notes = ({}, (QUICK,)) if quick else (stated, (note, SPREAD))
     there = {m for outcome in outcomes.values() if outcome for m in outcome.methods}
     for method in (*_with_own(TABLE, results), *MORE, *(m for m in IN_REGIMES if m in there)):
         entries = []
@@ -110,7 +114,7 @@ def _grid(
         apart = kind_of(method) == "reference" or method in (*MORE, *IN_REGIMES)
         rows.append(TableRow(paper.LABELS.get(method, method), tuple(entries), apart))
     columns = tuple((group, f"{100 * w.remaining:g}%") for w, (group, _) in groups.items())
-    return Table(name, title, "Method", columns, tuple(_with_best(rows)), (note,))
+    return Table(name, title, "Method", columns, tuple(_with_best(rows)), notes)
 
 
 def _with_own(methods: Sequence[str], results: Results) -> list[str]:
@@ -150,6 +154,6 @@ def departure(results: Results) -> Table:
         for m in METHODS_OF["departure"]
     ]
     columns = tuple(("departure after round", str(d)) for d in results.grid.scale.departures)
-    note = "The paper's source says, in a passage that is commented out (line 488), that the round has no effect."
+    note = "The paper does not say it; a passage of its source that is commented out does: the round has no effect."
     return Table("departure", "The departure round swept: rare-class F1 at the last round, 2% remaining", "Method",
                  columns, tuple(rows), (note,))  # fmt: skip

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from mpt.base.errors import MptError
 from mpt.base.files import write_atomically
+from mpt.base.text import installs
 from mpt.export.model import DeployableModel, Deployed, Metadata
 
 EXTENSIONS = {"onnx": ".onnx", "torchscript": ".pt"}
@@ -52,7 +53,7 @@ def write_model(model: DeployableModel, kind: str, out: Path) -> Metadata:
     """
     lacking = _lacking(kind_of(kind, None))
     if lacking is not None:
-        raise ExportError(f"{lacking} is not installed, pip install 'mpt-fl[export]' brings it")
+        raise ExportError(f"{lacking} is not installed, {installs('export')} brings it")
     about = model.metadata
     example = torch.zeros((2, about.in_channels, about.image_size, about.image_size), dtype=torch.uint8)
     with torch.no_grad(), _quiet():

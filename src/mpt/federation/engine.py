@@ -15,7 +15,7 @@ from mpt.data import Dataset, Split
 from mpt.federation.background import Background, precisely
 from mpt.federation.features import Features
 from mpt.federation.grouped import Groups, chunks, group
-from mpt.federation.jobs import Job, Trainer, participants, train_plain
+from mpt.federation.jobs import Job, Trainer, participants, train_plain, work_of
 from mpt.federation.measurement import Anchors, Measurement
 from mpt.federation.partition import Partition, PartitionRequest, make_partition
 from mpt.federation.plan import Plan
@@ -258,7 +258,7 @@ class Federation:
 
     def work(self, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
         """What the trainer makes of the jobs; where every training has stopped there are none, and it rests."""
-        return self.train(self.model, jobs) if jobs else []
+        return work_of(self.train, self.model, jobs) if jobs else []
 
     def jobs(self, state: FederationState) -> dict[JobKey, Job]:
         """What is to be trained in the next round; trainings that do not differ share a job, stopped ones have none."""

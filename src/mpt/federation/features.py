@@ -13,6 +13,7 @@ from torch import Tensor
 from mpt.core import ClassStatistics, CrossStatistics
 from mpt.core.validation import Floats, Ints
 from mpt.federation.grouped import ENTRIES, cross_statistics, statistics
+from mpt.federation.jobs import diverged
 from mpt.federation.metrics import confusion_matrix
 from mpt.federation.state import Model
 from mpt.federation.stored import predictions
@@ -90,7 +91,7 @@ class Features:
             return
         federation, new = self.federation, [v for v in here if v not in self._vehicles]
         lots = [federation.test_images, federation.rare_images, *(federation.vehicles[v].images for v in new)]
-        self._test, rare, *rows = federation.embed(self.model, *lots)
+        self._test, rare, *rows = self._finite(federation.embed(self.model, *lots))
         self._rare_mean = rare.mean(dim=0)
         self._vehicles |= dict(zip(new, rows, strict=True))
 
@@ -219,9 +220,16 @@ class Features:
     def _test(self) -> Tensor:
         return self._embed(self.federation.test_images)[0]
 
+    def _finite(self, features: list[Tensor]) -> list[Tensor]:
+        """The features; a model that is finite may still have diverged. On a GPU nobody waits to look at them."""
+        if self.federation.device.type == "cpu" and not all(bool(rows.isfinite().all()) for rows in features):
+            number, plan = max(self.model.handle.round, 1), self.federation.plan
+            raise diverged(number, plan.training_in(number).lr, "features have entries that are NaN or infinite")
+        return features
+
     def _embed(self, *several: Tensor) -> list[Tensor]:
         start = time.perf_counter()
-        features = self.federation.embed(self.model, *several)
+        features = self._finite(self.federation.embed(self.model, *several))
         if features[0].device.type == "cuda":
             torch.cuda.current_stream(features[0].device).synchronize()
         self.seconds += time.perf_counter() - start

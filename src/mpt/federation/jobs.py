@@ -8,6 +8,7 @@ from torch import Tensor
 from mpt.base.extensions import own_code
 from mpt.learning import (
     Classifier,
+    DivergedError,
     LearningError,
     Loss,
     RunningAverage,
@@ -46,6 +47,19 @@ class Job:
 Trainer = Callable[[Classifier, Sequence[Job]], list[dict[str, Tensor]]]
 """From the jobs of one round to the new global models, one a job, as new tensors. The classifier is only the
 architecture, into which a trainer may load what it likes."""
+
+
+def work_of(train: Trainer, model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
+    """What a trainer makes of the jobs of one round; where it diverged, the sentence names round and setting."""
+    try:
+        return train(model, jobs)
+    except DivergedError as error:
+        raise diverged(jobs[0].round, jobs[0].settings.lr, str(error)) from error
+
+
+def diverged(round: int, lr: float, why: str) -> LearningError:
+    """What to say of a round whose models, or their features, are no longer finite."""
+    return LearningError(f"round {round}: training diverged with lr {lr:g} ({why}); try a smaller --lr")
 
 
 def train_plain(model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:

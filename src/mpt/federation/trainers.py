@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mpt.federation.jobs import Job, Trainer, train_plain, train_vehicle
 from mpt.federation.plan import Precision
-from mpt.learning import Classifier, LearningError, RunningAverage, Samples, TrainingSettings, generator
+from mpt.learning import Classifier, DivergedError, LearningError, RunningAverage, Samples, TrainingSettings, generator
 from mpt.learning.backbones.cnn3 import CNN3, GRID
 from mpt.learning.cuda_graphs import CudaGraphSteps, advance, draws_nothing
 from mpt.learning.losses import Loss, is_shifted, shift_of
@@ -245,9 +245,7 @@ class TritonTrainer:
                 share * (means - mean[start : start + channels]) ** 2
             ).sum(0)
         if not bool(torch.isfinite(averaged).all() & torch.isfinite(mean).all()):
-            raise LearningError(
-                f"round {job.round}: the model has entries that are NaN or infinite; a smaller lr may help"
-            )
+            raise DivergedError("the model has entries that are NaN or infinite")
         state = layout.unpack(averaged.float(), mean.float(), job.start)
         for name in state:
             if name.endswith("num_batches_tracked"):

@@ -1,17 +1,21 @@
 """What server and vehicles say to each other in a round, whatever carries it."""
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpt.tracking.roster import line
+
 Arrays = Mapping[str, NDArray[Any]]
 """A model's state dict as NumPy arrays."""
 
 Kind = Literal["train", "report"]
+Left = Callable[[], float]
+"""Seconds that there are left to wait, asked for again and again: replies shorten them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +81,18 @@ class Reply:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no reply from somewhere; the sentence goes to the log."""
+    """Why there is no reply from somewhere; the sentence goes to the log.
+
+    Attributes:
+        why: the sentence, on one line; what comes from elsewhere is cut.
+        refused: whether a reply came that cannot be taken: its vehicle is there.
+    """
 
     why: str
+    refused: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "why", line(self.why))
 
 
 class Node(NamedTuple):
@@ -101,8 +114,11 @@ class Transport(Protocol):
         """Where vehicles can be reached now."""
         ...
 
-    def ask(self, ask: Ask, nodes: Collection[str], seconds: float) -> Iterator[tuple[str, Reply | Failure]]:
-        """Send `ask.to(node)` to all `nodes`; what comes back within the time, node by node, as it comes."""
+    def ask(self, ask: Ask, nodes: Collection[str], left: Left) -> Iterator[tuple[str, Reply | Failure]]:
+        """Send `ask.to(node)` to all `nodes`; what comes back, node by node, as it comes, while there is time left.
+
+        Whatever a reply makes the transport raise is that reply's `Failure`. Nothing of a reply is kept.
+        """
         ...
 
 

@@ -1,12 +1,12 @@
 """A fleet's model for deployment: the last checkpoint's backbone with the current readout as its last linear layer."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 
 from mpt.export import EXTENSIONS, DeployableModel, Metadata
 from mpt.export.model import missing_of
+from mpt.fleet.checkpoint import json_object, read_part
 from mpt.fleet.reference_models import unpacked
 from mpt.fleet.store import TRACKER, Checkpoint, Store, StoreError
 from mpt.fleet.vehicle import load
@@ -31,7 +31,7 @@ def deployable(store: Store) -> DeployableModel:
 
 
 def _deployable(found: Checkpoint) -> DeployableModel:
-    key, state = json.loads(found.payload["key"]), states.from_bytes(found.payload[TRACKER])
+    key, state = read_part(found, "key", json_object), read_part(found, TRACKER, states.from_bytes)
     for name in ("class_names", "backbone", "in_channels", "image_size_used"):
         if name not in key:
             raise StoreError(f"the key of round {found.round} has no {name!r}; it is of an older release")
@@ -41,7 +41,7 @@ def _deployable(found: Checkpoint) -> DeployableModel:
     classes = tuple(key["class_names"])
     channels, size = key["in_channels"], key["image_size_used"]
     model = build(key["backbone"], num_classes=len(classes), in_channels=channels, image_size=size, seed=0)
-    load(model, unpacked(found.payload["model"]))
+    load(model, read_part(found, "model", unpacked))
     weight, bias = (np.asarray(array, dtype=np.float64) for array in readout.to_linear())
     about = Metadata(
         class_names=classes,

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from mpt.fleet.exchange import Ask, Failure, Node, Reply
+from mpt.fleet.exchange import Ask, Failure, Left, Node, Reply
 
-NodeAnswer = Callable[[Ask], Reply | Failure]
-"""What answers at a node."""
+NodeAnswer = Callable[[Ask], Reply | Failure | None]
+"""What answers at a node; None: it can be reached, and stays silent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,11 +26,13 @@ class LocalTransport:
         """Those that can be reached."""
         return {node: Node() for node in self.vehicles if not self.away(node, self._round[0])}
 
-    def ask(self, ask: Ask, nodes: Collection[str], seconds: float) -> Iterator[tuple[str, Reply | Failure]]:
-        """Every reply at once; whoever raises fails."""
+    def ask(self, ask: Ask, nodes: Collection[str], left: Left) -> Iterator[tuple[str, Reply | Failure]]:
+        """Every reply at once; whoever raises fails, and nobody is waited for."""
         self._round[0] = ask.round
         for node in nodes:
             try:
-                yield node, self.vehicles[node](ask.to(node))
+                reply = self.vehicles[node](ask.to(node))
             except Exception as error:
-                yield node, Failure(f"{type(error).__name__}: {error}")
+                reply = Failure(f"{type(error).__name__}: {error}")
+            if reply is not None:
+                yield node, reply

@@ -11,6 +11,7 @@ from typing import Any
 
 from mpt.core.health import VERDICTS
 from mpt.fleet.status import ClassStatus, Status, TrackedStatus, VehicleStatus
+from mpt.tracking.refusals import OTHERWISE, REASONS
 from mpt.tracking.roster import STATES
 
 Sample = tuple[dict[str, str], float]
@@ -36,6 +37,12 @@ def _fleet(status: Status) -> list[str]:
         _gauge("vehicles", "Vehicles by state.", [({"state": s}, states.count(s)) for s in STATES]),
         _gauge("shadow", "Whether only approved classes are held out of training.", [({}, int(status.shadow))]),
         _gauge("problems", "Problems in the last finished round.", [({}, len(status.problems))]),
+        _gauge(
+            "refusals_total",
+            "Replies that were refused since the fleet began, by reason.",
+            [({"reason": r}, status.refusals.get(r, 0)) for r in (*REASONS, OTHERWISE)],
+            kind="counter",
+        ),
     ]
 
 
@@ -128,8 +135,8 @@ def _scores(status: Status) -> list[str]:
     ]
 
 
-def _gauge(name: str, text: str, samples: list[Sample]) -> str:
-    lines = [f"# HELP mpt_fleet_{name} {text}", f"# TYPE mpt_fleet_{name} gauge"]
+def _gauge(name: str, text: str, samples: list[Sample], kind: str = "gauge") -> str:
+    lines = [f"# HELP mpt_fleet_{name} {text}", f"# TYPE mpt_fleet_{name} {kind}"]
     for labels, value in samples:
         inside = ",".join(f'{key}="{_escaped(str(label))}"' for key, label in labels.items())
         shown = "NaN" if math.isnan(value) else repr(value)

@@ -1,13 +1,19 @@
 """The global models that a method needs again, as "mpt-x" does: which are kept, and who is sent them. No torch."""
 
 import io
+import zipfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mpt.fleet.checkpoint import Checkpoint, read_part
 from mpt.fleet.exchange import Arrays, Ask, fingerprint
+from mpt.tracking.errors import FleetError
+from mpt.tracking.roster import printable
 from mpt.tracking.tracker import More, Tracker
 
 _KEPT = "model of round "
@@ -75,8 +81,50 @@ class ReferenceModels:
 
 
 def kept_in(payload: Mapping[str, bytes]) -> dict[int, Arrays]:
-    """The models that `ReferenceModels.payload` has put into a checkpoint, by round."""
-    return {int(name.removeprefix(_KEPT)): unpacked(part) for name, part in payload.items() if name.startswith(_KEPT)}
+    """The models that `ReferenceModels.payload` has put into a checkpoint, by round.
+
+    Raises:
+        FleetError: one is wrong.
+    """
+    return {_round_of(name): unpacked(part) for name, part in payload.items() if name.startswith(_KEPT)}
+
+
+def models_in(checkpoint: Checkpoint) -> dict[int, Arrays]:
+    """The same, of a checkpoint; `StoreError` says which part is wrong."""
+    found = dict[int, Arrays]()
+    for name in checkpoint.payload:
+        if name.startswith(_KEPT):
+            found |= read_part(checkpoint, name, partial(_one, name))
+    return found
+
+
+def _one(name: str, part: bytes) -> dict[int, Arrays]:
+    return kept_in({name: part})
+
+
+def model_in(checkpoint: Checkpoint, like: Arrays) -> dict[str, Any]:
+    """The global model in a checkpoint; `StoreError` where it cannot be read, or has other arrays than `like`."""
+
+    def read(part: bytes) -> dict[str, Any]:
+        model = unpacked(part)
+        for name in sorted(like.keys() | model.keys()):
+            found, should = (_form(one[name]) if name in one else "none" for one in (model, like))
+            if found != should:
+                raise FleetError(f"its array {name!r} is {found}, should be {should}")
+        return model
+
+    return read_part(checkpoint, "model", read)
+
+
+def _form(array: NDArray[Any]) -> str:
+    return f"{array.dtype.name.rstrip('0123456789')} {array.shape}"
+
+
+def _round_of(name: str) -> int:
+    number = name.removeprefix(_KEPT)
+    if not (number.isascii() and number.isdigit() and len(number) < 10):
+        raise FleetError(f"its name is {name!r}, should be {_KEPT!r} and a number")
+    return int(number)
 
 
 def packed(model: Arrays) -> bytes:
@@ -87,6 +135,26 @@ def packed(model: Arrays) -> bytes:
 
 
 def unpacked(data: bytes) -> dict[str, Any]:
-    """What `packed` was given."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+    """What `packed` was given.
+
+    Nothing is unpickled, and nothing decompressed: the arrays are no larger than the bytes.
+
+    Raises:
+        FleetError: it was given something else.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as file:
+            sizes = [one.file_size for one in file.infolist()]
+            squeezed = any(one.compress_type != zipfile.ZIP_STORED for one in file.infolist())
+        if squeezed or sum(sizes) > len(data):
+            raise FleetError(f"{len(data)} bytes that stand for {sum(sizes)}, should be an .npz without compression")
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in arrays.files}
+    except FleetError:
+        raise
+    except Exception as error:  # zipfile, NumPy and its header's tokenizer raise a dozen kinds over wrong bytes
+        raise FleetError(f"no .npz file of arrays ({type(error).__name__}: {printable(str(error))[:200]})") from error
+    for name, array in found.items():
+        if not isinstance(array, np.ndarray) or array.nbytes > len(data):
+            raise FleetError(f"an .npz file in which {name!r} is no array")
+    return found

@@ -4,31 +4,32 @@ It is the loop of `mpt.federation.engine` over a transport: vehicles may be late
 """
 
 import json
-import math
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from mpt.fleet.approvals import take_approvals
-from mpt.fleet.exchange import Arrays, Ask, Failure, Farewells, Kind, Node, Reply, Transport, nbytes
+from mpt.fleet.checkpoint import json_object, json_texts, read_part
+from mpt.fleet.exchange import Arrays, Ask, Farewells, Kind, Node, Transport, nbytes
+from mpt.fleet.judge import unusable
+from mpt.fleet.orders import take_orders
+from mpt.fleet.phase import Phase
 from mpt.fleet.policy import RoundPolicy
-from mpt.fleet.reference_models import ReferenceModels, kept_in, packed, unpacked
+from mpt.fleet.reference_models import ReferenceModels, model_in, models_in, packed
 from mpt.fleet.store import SCORES, TRACKER, Store
-from mpt.fleet.vehicle import arrays, tensors
-from mpt.learning import Classifier, LearningError, RunningAverage
+from mpt.learning import Classifier
 from mpt.methods import find_training
 from mpt.tracking.errors import FleetError
-from mpt.tracking.roster import Decision, check_id, printable, titled
+from mpt.tracking.roster import Decision, line
 from mpt.tracking.tracker import More, Outcome, Tracker
 
 Log = Callable[[Collection[Decision]], None]
 RoundScores = Mapping[str, Any]
 """Accuracy and each class's F1, as `rounds.jsonl` has them."""
-MOST_SAMPLES = 2**31
+_FAR = 100
+"""Times the median: an update with a weight that large stands far out."""
 VERSION = "mpt"
 """The release, in a server's key."""
 _NODES = "nodes"
@@ -84,7 +85,8 @@ class Server:
         names: what nodes are called, where the transport knows.
         online: the nodes that could be reached last.
         farewells: where vehicles have said goodbye.
-        unknown: by vehicle, its samples of classes that are none of the fleet's, as it said last.
+        unknown: by vehicle, a hash of what it said last of its samples of classes that are none of the fleet's.
+        waiting: by kind of question and node that has not replied to the last such, since when.
         scores: what `record` has found out about the round's readout; kept with the checkpoint.
         store: where checkpoints are kept; None: nowhere.
         log: takes decisions.
@@ -105,7 +107,8 @@ class Server:
     models: ReferenceModels = field(default_factory=ReferenceModels)
     names: dict[str, str] = field(default_factory=dict)
     farewells: Farewells = field(default_factory=Farewells)
-    unknown: dict[str, dict[str, int]] = field(default_factory=dict)
+    unknown: dict[str, int] = field(default_factory=dict)
+    waiting: dict[tuple[Kind, str], float] = field(default_factory=dict)
     scores: RoundScores = field(default_factory=dict)
     online: Mapping[str, Node] = field(default_factory=dict)
 
@@ -119,17 +122,17 @@ class Server:
             raise FleetError(
                 f"store: round {found.round} has no {lacking[0]!r}, it is not a server's; give another place"
             )
-        there, here = json.loads(found.payload["key"]), json.loads(json.dumps(dict(self.key)))
+        there, here = read_part(found, "key", json_object), json.loads(json.dumps(dict(self.key)))
         if wrong := differing(there, here):
             raise FleetError(wrong)
-        self.model = unpacked(found.payload["model"])
+        self.model = model_in(found, self.model)
         names = self.tracker.settings.class_names
-        self.tracker = Tracker.from_bytes(found.payload[TRACKER])
+        self.tracker = read_part(found, TRACKER, Tracker.from_bytes)
         if not self.tracker.settings.class_names:
             settings = replace(self.tracker.settings, class_names=names)
             self.tracker.state = replace(self.tracker.state, settings=settings)
-        nodes = dict(json.loads(found.payload.get(_NODES, b"{}")))
-        self.models = ReferenceModels(kept_in(found.payload), nodes)
+        nodes = read_part(found, _NODES, json_texts) if _NODES in found.payload else {}
+        self.models = ReferenceModels(models_in(found), nodes)
         self.models.keep(self.tracker, self.model)
         self.models.resumed = True
         why = "the server resumes after this round, from its checkpoint" + _upgraded(there, here)
@@ -142,70 +145,131 @@ class Server:
             yield self._round(self.tracker.round + 1)
 
     def _round(self, number: int) -> Finished:
-        start = time.monotonic()
-        train = _Phase(self, "train", number)
-        for attempt in range(1, self.policy.max_attempts + 1):
+        """A round; one whose model nobody can use is done again, from the model before."""
+        start, most = time.monotonic(), self.policy.max_attempts
+        for attempt in range(1, most + 1):
+            self._take_orders()
+            train = self._trained(number)
+            model = train.average()
+            why = unusable(self.architecture, model)
+            spoken = [] if why else self._reported(number, model)
+            if not why and not spoken[0][1].reported:
+                why = f"nobody could report on it{spoken[0][1].mostly}"
+            if not why:
+                return self._close(number, model, train, spoken, start)
+            self._reject(number, why, train, attempt)
+        raise FleetError(
+            f"round {number}: its model was given up {most} times, {why}; start the server again to resume from round "
+            f"{number - 1}, or ban whoever it is"
+        )
+
+    def _trained(self, number: int) -> Phase:
+        """A half round of training, with a quorum of updates."""
+        train, most = Phase(self, "train", number), self.policy.max_attempts
+        for attempt in range(1, most + 1):
             nodes = self._reachable(number, train.may_suffice)
-            train.ask(self._training(number), nodes)
-            needed, most = train.needed(), self.policy.max_attempts
-            if len(train.updates) >= needed:
+            train.ask(self._training(number), nodes - self._apart)
+            needed = train.needed()
+            if len(train.updated) >= needed:
                 break
-            why = f"{len(train.updates)} of {len(train.asked)} updates, {needed} needed (attempt {attempt} of {most})"
+            why = f"{len(train.updated)} of {len(train.asked)} updates, {needed} needed (attempt {attempt} of {most})"
             self.log([Decision(number, "short", why=why)])
             if attempt == most:
                 raise FleetError(
                     f"round {number}: {why}{train.mostly}; start the server again to resume from round {number - 1}"
                 )
             time.sleep(self.policy.timeout / 10)
-        model = train.average()
-        report, nodes = _Phase(self, "report", number), self._reachable(number)
+        return train
+
+    def _reported(self, number: int, model: Arrays) -> list[tuple[Ask, Phase]]:
+        """The first question about a new global model, and what came of it; the tracker has the answers."""
+        self._take_orders()
+        report, nodes = Phase(self, "report", number), self._reachable(number)
+        self.tracker.begin(number)
         ask = self.models.question(self.tracker, model, nodes, number)
         report.ask(ask, nodes)
-        later, leaving = list[tuple[Ask, _Phase]](), report.leaving | (train.leaving - report.answers.keys())
+        return [(ask, report)]
 
-        def ask_on(more: More) -> dict[str, bytes]:
-            there = {self.models.nodes[v] for v in more.vehicles}
-            asked = self.models.question(self.tracker, model, there, number, more)
-            half = _Phase(self, "report", number)
-            later.append((asked, half))
-            half.ask(asked, there)
-            leaving.update(half.leaving)
-            return half.answers
-
-        self.log(take_approvals(self.store, self.tracker))
-        outcome = self.tracker.close(
-            report.answers,
-            leaving,
-            round=number,
-            rounds=report.rounds,
-            absent=self._absent(report, nodes),
-            names={v: self.names[node] for v, node in self.models.nodes.items() if self.names.get(node)},
-            head=self._head(model),
-            ask=ask_on,
-        )
+    def _close(
+        self, number: int, model: Arrays, train: Phase, spoken: list[tuple[Ask, Phase]], start: float
+    ) -> Finished:
+        """What follows from a round's answers: further questions, decisions, a checkpoint."""
+        (_, report), leaving = spoken[0], set[str]()
+        leaving = report.leaving | {v for v in train.leaving if v not in self.tracker.answered}
+        lost = {v: "it could not be reached" for v, node in self.models.nodes.items() if node not in report.asked}
+        while True:
+            result = self.tracker.take(
+                leaving,
+                absent=lost | self._by_vehicle(report.failed),
+                late=self._by_vehicle(report.late),
+                refused=self._by_vehicle(report.refused),
+                names={v: self.names[node] for v, node in self.models.nodes.items() if self.names.get(node)},
+                head=self._head(model),
+            )
+            if not isinstance(result, More):
+                break
+            there = {self.models.nodes[v] for v in result.vehicles}
+            further = self.models.question(self.tracker, model, there, number, result)
+            half = Phase(self, "report", number)
+            half.ask(further, there)
+            spoken.append((further, half))
+            leaving |= half.leaving
         self.model = model
         self.models.keep(self.tracker, model)
-        spoken = [(ask, report), *later]
-        problems = (*train.problems, *(said for _, half in spoken for said in half.problems), *outcome.problems)
-        self.tracker.state = replace(self.tracker.state, problems=problems)
-        outcome = replace(outcome, problems=problems)
+        problems = (*train.problems, *(said for _, half in spoken for said in half.problems), *result.problems)
+        self.tracker.note(problems)
+        outcome = replace(result, problems=problems)
         self.log(outcome.decisions)
-        asked, updated = len(train.asked), len(train.updates)
         received = train.received + sum(half.received for _, half in spoken)
         sent = train.sent * nbytes(model)
         for one, half in spoken:
             sent += half.sent * (nbytes(model) + len(one.request))
             sent += len(one.wanting) * sum(map(nbytes, one.models.values()))
+        asked, updated = len(train.asked), len(train.updated)
         finished = Finished(number, model, outcome, asked, updated, time.monotonic() - start, sent, received)
+        self._forget_the_gone()
         self.scores = self.record(finished) or {}
         if self.store is not None:
             self.store.save(number, self.checkpoint())
         return finished
 
-    def _absent(self, report: "_Phase", asked: Collection[str]) -> dict[str, str]:
-        """Why vehicles did not report, where that is known."""
-        lost = {v: "it could not be reached" for v, node in self.models.nodes.items() if node not in asked}
-        return lost | {v: report.failed[node] for v, node in self.models.nodes.items() if node in report.failed}
+    def _reject(self, number: int, why: str, train: Phase, attempt: int) -> None:
+        """Give a round's model up; whose update stands far out is kept apart from now on."""
+        said = line(f"the model of this round is given up: {why} (attempt {attempt} of {self.policy.max_attempts})")
+        self.log([Decision(number, "rejected", why=said)])
+        median = float(np.median(list(train.updated.values())))
+        far = {v: size for v, size in train.updated.items() if size > _FAR * median}
+        for vehicle, size in sorted(far.items()):
+            reason = f"its update had weights up to {size:.1e}, half of all at most {median:.1e}, in a round given up"
+            self.log(self.tracker.quarantine(vehicle, reason))
+        if attempt < self.policy.max_attempts:
+            time.sleep(self.policy.timeout / 10)
+
+    def _by_vehicle(self, whys: Mapping[str, str]) -> dict[str, str]:
+        return {v: whys[node] for v, node in self.models.nodes.items() if node in whys}
+
+    @property
+    def _apart(self) -> set[str]:
+        """The nodes of quarantined vehicles: they do not train."""
+        members = self.tracker.roster.members
+        return {n for v, n in self.models.nodes.items() if v in members and members[v].state == "quarantined"}
+
+    def _take_orders(self) -> None:
+        """What the operator has ordered since."""
+        self.log(take_orders(self.store, self.tracker))
+
+    def count_refusal(self, why: str) -> None:
+        """A reply was refused before the tracker saw it."""
+        self.tracker.count_refusals([why])
+
+    def _forget_the_gone(self) -> None:
+        """Of vehicles that the tracker does not know any more nothing is kept."""
+        there = self.tracker.roster.members.keys()
+        self.models.nodes = {v: node for v, node in self.models.nodes.items() if v in there}
+        self.unknown = {v: said for v, said in self.unknown.items() if v in there}
+        kept = {*self.online, *self.models.nodes.values()}
+        self.names = {node: name for node, name in self.names.items() if node in kept}
+        self.waiting = {asked: since for asked, since in self.waiting.items() if asked[1] in self.online}
 
     def _training(self, number: int) -> Ask:
         loss = find_training(self.tracker.settings.training).loss or self.loss
@@ -234,7 +298,9 @@ class Server:
         """The nodes to ask: all but those that have said goodbye. Those that are not `enough` are waited with."""
         until = time.monotonic() + self.policy.timeout
         while True:
-            online = self.farewells.open(self.transport.nodes())
+            banned = set(self.tracker.roster.having("banned"))
+            banned |= {node for v, node in self.models.nodes.items() if v in banned}
+            online = {n: known for n, known in self.farewells.open(self.transport.nodes()).items() if n not in banned}
             self.online, asked, over = online, set(online), time.monotonic() > until
             self.names |= {node: known.name for node, known in online.items()}
             if len(asked) >= self.policy.min_vehicles and (over or enough(asked)):
@@ -245,116 +311,6 @@ class Server:
                     f"{self.policy.min_vehicles} are needed; start the server again to resume from round {number - 1}"
                 )
             time.sleep(min(0.5, self.policy.timeout / 10))
-
-
-class _Phase:
-    """One half of a round: what was asked, and what came back in time."""
-
-    def __init__(self, server: Server, kind: Kind, number: int) -> None:
-        self.server, self.kind, self.number = server, kind, number
-        self.sent = self.received = 0
-        self.asked: set[str] = set()
-        self._replied: set[str] = set()
-        self._left: set[str] = set()
-        self.updates: dict[str, Reply] = {}
-        self.answers: dict[str, bytes] = {}
-        self.rounds: dict[str, int] = {}
-        self.leaving: set[str] = set()
-        self.failed: dict[str, str] = {}
-        self.problems: list[str] = []
-        self._reasons: Counter[str] = Counter()
-        self._layout = RunningAverage(server.architecture)
-        self._layout.add(tensors(server.model), 0)
-
-    def needed(self, more: Collection[str] = ()) -> int:
-        """How many updates the quorum is, of the nodes asked and `more`, less those that said goodbye instead."""
-        return max(1, math.ceil(self.server.policy.quorum * len((self.asked | set(more)) - self._left)))
-
-    def may_suffice(self, nodes: set[str]) -> bool:
-        """Whether the quorum would be met if all of these replied that have not yet."""
-        return len(self.updates) + len(nodes - self._replied) >= self.needed(nodes)
-
-    def ask(self, ask: Ask, nodes: Collection[str]) -> None:
-        """Ask those who have not replied yet; whatever is wrong is logged before anything else is decided."""
-        self.asked |= set(nodes)
-        silent, wrong = set(nodes) - self._replied, list[Decision]()
-        known = {node: vehicle for vehicle, node in self.server.models.nodes.items()}
-        names = self.server.names
-        self.sent += len(silent)
-
-        def failed(node: str, why: str) -> None:
-            vehicle, name = known.get(node, node), names.get(node, "")
-            self.failed[node] = f"{self.kind}: {why}"
-            self.problems.append(f"{self.kind}: vehicle {titled(vehicle, name)}: {why}")
-            wrong.append(Decision(self.number, "failed", vehicle, (), f"{self.kind}: {why}", name))
-
-        for node, reply in self.server.transport.ask(ask, sorted(silent), self.server.policy.deadline):
-            silent.discard(node)
-            if isinstance(reply, Failure):
-                failed(node, reply.why)
-                continue
-            self._replied.add(node)
-            try:
-                self._take(reply)
-                moved = known.get(node, reply.vehicle)
-                if moved != reply.vehicle and self.server.models.nodes.get(moved) == node:
-                    del self.server.models.nodes[moved]
-                self.server.models.nodes[reply.vehicle] = node
-                wrong += self._left_out(reply, node)
-                if reply.leaving:
-                    self._left |= {node} if reply.model is None else set()
-                    self.server.farewells.say(node, self.server.online.get(node))
-            except (FleetError, LearningError) as error:
-                self.failed[node] = f"its reply was refused ({self.kind}: {error})"
-                why = f"{self.kind}: {error}"
-                wrong.append(Decision(self.number, "refused", reply.vehicle, (), why, names.get(node, "")))
-        for node in sorted(silent):
-            failed(node, "no reply within the deadline")
-        self._reasons.update(decision.why for decision in wrong if decision.what != "left-out")
-        self.server.log(wrong)
-
-    def _left_out(self, reply: Reply, node: str) -> list[Decision]:
-        """What a vehicle has of classes that are none of the fleet's, where it did not say so before."""
-        if dict(reply.unknown) == self.server.unknown.get(reply.vehicle, {}):
-            return []
-        self.server.unknown[reply.vehicle] = dict(reply.unknown)
-        counted = ", ".join(f"{name} ({count})" for name, count in sorted(reply.unknown.items()))
-        why = f"samples of classes that the fleet does not know: {counted}" if counted else "no samples any more"
-        return [Decision(self.number, "left-out", reply.vehicle, (), why, self.server.names.get(node, ""))]
-
-    @property
-    def mostly(self) -> str:
-        """The commonest reason for which updates are missing, for a sentence."""
-        if not self._reasons:
-            return ""
-        why, times = self._reasons.most_common(1)[0]
-        return f"; the commonest reason, {times} of {self._reasons.total()} times: {printable(why)}"
-
-    def _take(self, reply: Reply) -> None:
-        check_id(reply.vehicle)
-        if reply.round != self.number:
-            raise FleetError(f"a reply of round {reply.round} in round {self.number}")
-        if reply.vehicle in self.updates or reply.vehicle in self.answers:
-            raise FleetError("a second reply under the same id")
-        if reply.leaving:
-            self.leaving.add(reply.vehicle)
-        if reply.answer is not None and self.kind == "report":
-            self.received += len(reply.answer)
-            self.answers[reply.vehicle], self.rounds[reply.vehicle] = reply.answer, reply.round
-        if reply.model is not None and self.kind == "train":
-            if not 0 < reply.samples < MOST_SAMPLES:
-                raise FleetError(f"samples: {reply.samples}, should be from 1 to {MOST_SAMPLES - 1}")
-            self.received += nbytes(reply.model)
-            self._layout.add(tensors(reply.model), 0)
-            self.updates[reply.vehicle] = reply
-
-    def average(self) -> dict[str, Any]:
-        """FedAvg, in the order of ids, so that it does not depend on who was faster."""
-        running = RunningAverage(self.server.architecture)
-        for _, reply in sorted(self.updates.items(), key=lambda item: _order(item[0])):
-            assert reply.model is not None
-            running.add(tensors(reply.model), reply.samples)
-        return arrays(running.state())
 
 
 def differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
@@ -375,8 +331,3 @@ def _upgraded(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     if unknown := sorted((there.keys() ^ here.keys()) - {VERSION}):
         said += f"; settings that only one of both knows: {', '.join(unknown)}"
     return said
-
-
-def _order(vehicle: str) -> tuple[int, str]:
-    """By number where an id is one, as the one-machine engine counts vehicles."""
-    return (int(vehicle), "") if vehicle.isascii() and vehicle.isdigit() else (-1, vehicle)

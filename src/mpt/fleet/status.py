@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,8 +11,9 @@ import numpy as np
 
 from mpt.core import NearestClassMean, StatisticsError
 from mpt.core.health import Verdict
-from mpt.fleet.approvals import read_approvals
+from mpt.fleet.checkpoint import read_part
 from mpt.fleet.log import stamp
+from mpt.fleet.orders import read_orders
 from mpt.fleet.store import SCORES, TRACKER, Checkpoint, Store, StoreError
 from mpt.tracking import state as states
 from mpt.tracking.errors import FleetError
@@ -28,11 +29,12 @@ class VehicleStatus:
 
     Attributes:
         vehicle: its id.
-        state: present, suspected or departed.
+        state: present, late, refused, quarantined, suspected, departed or banned.
         since: the round in which it came into that state.
-        seen: the last round in which it answered.
+        seen: the last round in which its answer was accepted.
         samples: that it reported last; None once it has departed.
         name: what it is called, where that is known; else empty.
+        why: why its answers do not count, where it is late, refused, quarantined or banned.
     """
 
     vehicle: str
@@ -41,6 +43,7 @@ class VehicleStatus:
     seen: int
     samples: int | None
     name: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,8 @@ class Status:
         problems: of that round, a sentence each.
         accuracy: on the server's test samples; None where it has none.
         shadow: whether nothing is held out of training but what was approved.
+        refusals: how many replies were refused since the fleet began, by reason.
+        forgotten: how many vehicles departed so long ago that nothing is known of them.
     """
 
     round: int
@@ -135,6 +140,8 @@ class Status:
     problems: tuple[str, ...]
     accuracy: float | None = None
     shadow: bool = False
+    refusals: Mapping[str, int] = field(default_factory=dict)
+    forgotten: int = 0
 
     @property
     def unapproved(self) -> tuple[str, ...]:
@@ -159,14 +166,19 @@ def read_status(store: Store) -> Status:
     if TRACKER not in checkpoint.payload:
         parts = ", ".join(sorted(checkpoint.payload)) or "nothing"
         raise StoreError(f"store: round {checkpoint.round} has {parts}, should have {TRACKER!r}")
-    state = states.from_bytes(checkpoint.payload[TRACKER])
-    return status_of(state, _names(checkpoint), checkpoint.time, _scores(checkpoint), _approved(store))
+
+    def shown(data: bytes) -> Status:
+        return status_of(
+            states.from_bytes(data), _names(checkpoint), checkpoint.time, _scores(checkpoint), _approved(store)
+        )
+
+    return read_part(checkpoint, TRACKER, shown)
 
 
 def _approved(store: Store) -> tuple[int, ...]:
     """The classes that were approved beside the state; none where that cannot be read, which the server says."""
     try:
-        return tuple(one.number for one in read_approvals(store))
+        return tuple(int(one.subject) for one in read_orders(store) if one.what == "approve")
     except FleetError:
         return ()
 
@@ -220,7 +232,7 @@ def status_of(
     known = names if len(names) == count else [state.settings.name_of(c) for c in range(count)]
     coverage, share, f1 = state.coverage, state.settings.watch_share, scores.get("f1", {})
     vehicles = [
-        VehicleStatus(v, m.state, m.since, m.seen, int(state.counts[v].sum()) if v in state.counts else None, m.name)
+        VehicleStatus(v, m.state, m.since, m.seen, _samples(state, v), m.name, m.why)
         for v, m in sorted(state.roster.members.items(), key=lambda item: (STATES.index(item[1].state), item[0]))
     ]
     classes = [
@@ -248,14 +260,20 @@ def status_of(
         state.problems,
         scores.get("accuracy"),
         state.settings.shadow,
+        dict(state.refusals),
+        state.roster.forgotten,
     )
+
+
+def _samples(state: TrackerState, vehicle: str) -> int | None:
+    return int(state.counts[vehicle].sum()) if vehicle in state.counts else None
 
 
 def _tracked(state: TrackerState, one: Tracked) -> TrackedStatus:
     c, now = one.departed, state.prototypes[one.departed]
     known = bool(np.isfinite(now).all())
     health = state.health.get(c)
-    suspected = [v for v in state.roster.having("suspected") if c in state.stale_offsets.get(v, {})]
+    silent = [v for v in state.roster.having("suspected", "late") if c in state.stale_offsets.get(v, {})]
     return TrackedStatus(
         state="suspected" if one.waits(state.roster) else "departed",
         held_out=c in state.held_out,
@@ -264,7 +282,7 @@ def _tracked(state: TrackerState, one: Tracked) -> TrackedStatus:
         deposit_round=one.round,
         samples_then=one.samples,
         remaining=sum(int(state.counts[v][c]) for v in state.roster.having("present")),
-        stale=sum(int(state.counts[v][c]) for v in suspected),
+        stale=sum(int(state.counts[v][c]) for v in silent),
         prototype_round=int(state.made[c]),
         moved=float(np.linalg.norm(now - one.deposit.prototype)) if known else None,
         moved_mahalanobis=_mahalanobis(state, one) if known else None,

@@ -1,40 +1,59 @@
 """Where the server's state is kept between rounds: a folder or an SQLite file, behind one small interface.
 
-A checkpoint is a round and some named bytes (the tracker, the model, ...), written whole or not at all, and read back
-only where its checksum fits; else the one before is taken. Where there are some and none can be read, that is an error:
-nobody begins anew over them unasked.
+A checkpoint (`mpt.fleet.checkpoint`) is a round and some named bytes (the tracker, the model, ...), written whole or
+not at all, and read back only where it is right; else the one before is taken. Where there are some and none can be
+read, that is an error: nobody begins anew over them unasked. So is one of another release, which is left as it is.
 
-    magic   "MPT store 1\\n"
-    digest  32 bytes, SHA-256 of all that follows
-    header  uint64 length, JSON: {"round": ..., "time": ..., "parts": [[name, size], ...]}
-    parts   one after the other
+A store has one writer. An object remembers what it has read and written, and does not save over anything else.
 """
 
-import fnmatch
-import hashlib
-import json
 import os
+import re
 import sqlite3
-import struct
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from mpt.base.files import private_folder, write_atomically
-from mpt.tracking.errors import FleetError
+from mpt.fleet.checkpoint import (
+    HEAD,
+    MOST_ROUNDS,
+    Checkpoint,
+    OtherReleaseError,
+    StoreError,
+    decode,
+    encode,
+    is_round,
+)
+from mpt.fleet.keeping import LAST, REMEDY, Say, Seen, There, kept, refuse_later
 
-_MAGIC = b"MPT store 1\n"
-_LENGTH = struct.Struct("<Q")
-_KEPT = 3
+__all__ = [
+    "SCORES",
+    "TRACKER",
+    "Checkpoint",
+    "FileStore",
+    "OtherReleaseError",
+    "SqliteStore",
+    "Store",
+    "StoreError",
+    "decode",
+    "encode",
+    "existing_store",
+    "kept",
+    "open_store",
+    "refuse_if_ahead",
+]
+
+_NAME = re.compile(r"([0-9]{9})\.checkpoint")
 _TABLE = "CREATE TABLE IF NOT EXISTS checkpoints (round INTEGER PRIMARY KEY, data BLOB NOT NULL)"
+_ASIDE = "CREATE TABLE IF NOT EXISTS rolled_back (round INTEGER NOT NULL, time TEXT NOT NULL, data BLOB NOT NULL)"
 _SQLITE = b"SQLite format 3\x00"
-_REMEDY = "restore it from a backup, or give another place to begin anew"
 
-Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 TRACKER = "tracker"
@@ -47,25 +66,6 @@ def _to_stderr(sentence: str) -> None:
     print(f"mpt: {sentence}", file=sys.stderr)
 
 
-class StoreError(FleetError):
-    """A checkpoint cannot be written or read; the message says where and why."""
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """What a server resumes from.
-
-    Attributes:
-        round: the last round that was finished.
-        payload: bytes by name.
-        time: when it was saved, in seconds since 1970; None where the store did not write that yet.
-    """
-
-    round: int
-    payload: Mapping[str, bytes]
-    time: float | None = field(default=None, compare=False)
-
-
 class Store(Protocol):
     """Keeps the last checkpoints."""
 
@@ -73,7 +73,8 @@ class Store(Protocol):
         """Keep a checkpoint, whole or not at all; those that are too old, or later and damaged, are removed.
 
         Raises:
-            StoreError: a later one is whole, or none of those that are there.
+            StoreError: a later one is whole, or none of those that are there; another server writes here; or one is of
+                another release.
         """
         ...
 
@@ -81,86 +82,97 @@ class Store(Protocol):
         """The last one that is whole; None where there is no checkpoint.
 
         Raises:
-            StoreError: there are some, and none can be read.
+            StoreError: there are some, and none can be read, or one is of another release.
         """
         ...
-
-
-def encode(checkpoint: Checkpoint) -> bytes:
-    """A checkpoint as bytes."""
-    parts = sorted(checkpoint.payload.items())
-    about = {"round": checkpoint.round, "time": checkpoint.time, "parts": [[name, len(data)] for name, data in parts]}
-    header = json.dumps(about).encode()
-    content = b"".join([_LENGTH.pack(len(header)), header, *(data for _, data in parts)])
-    return _MAGIC + hashlib.sha256(content).digest() + content
-
-
-def decode(data: bytes) -> Checkpoint:
-    """What `encode` was given; `StoreError` where the bytes are not as they were written."""
-    start = len(_MAGIC) + hashlib.sha256().digest_size
-    if not data.startswith(_MAGIC):
-        raise StoreError("it does not begin as a checkpoint of this release")
-    content = memoryview(data)[start:]
-    if hashlib.sha256(content).digest() != data[len(_MAGIC) : start]:
-        raise StoreError("it is not as it was written")
-    (size,) = _LENGTH.unpack_from(content)
-    at = _LENGTH.size + size
-    header = json.loads(bytes(content[_LENGTH.size : at]))
-    payload = {}
-    for name, length in header["parts"]:
-        payload[name] = bytes(content[at : at + length])
-        at += length
-    return Checkpoint(header["round"], payload, header.get("time"))
 
 
 @dataclass(frozen=True)
 class FileStore:
     """One file a round in a folder, made where it is missing; what is made is for its owner's eyes only.
 
+    Files of other names than a round in nine digits and ".checkpoint" are left alone.
+
     Attributes:
         folder: the folder.
-        keep: how many checkpoints are kept.
+        keep: how many of the last checkpoints are kept; `kept` has which older ones besides.
         say: takes a sentence about every one that is damaged.
     """
 
     folder: Path
-    keep: int = _KEPT
+    keep: int = LAST
     say: Say = _to_stderr
+    _seen: Seen = field(default_factory=Seen, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "folder", Path(self.folder))
         _check_keep(self.keep)
 
+    @property
+    def home(self) -> Path:
+        """The folder that a server locks, and in which its logs are."""
+        return self.folder
+
     def save(self, round: int, payload: Mapping[str, bytes]) -> None:
         """Write beside, to the disk, then in place."""
-        name = f"{_number(round):09d}.checkpoint"
+        data = encode(Checkpoint(_number(round), payload, time.time()))
         try:
             private_folder(self.folder)
-            later = [path for path in self._files() if path.name > name]
-            if later:
-                refuse_if_ahead(self, round)
-            write_atomically(self.folder / name, encode(Checkpoint(round, payload, time.time())), private=True)
+            there = self._there()
+            self._seen.refuse(round, there)
+            write_atomically(self._path(round), data, private=True)
+            heads = {**there.heads, round: data[:HEAD]}
+            self._seen.note(round, heads)
             _to_disk(self.folder)
-            for damaged in later:
-                damaged.unlink(missing_ok=True)
-            for old in self._files()[: -self.keep]:
-                old.unlink(missing_ok=True)
+            for number in heads.keys() - kept([n for n in heads if n <= round], self.keep):
+                self._path(number).unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(f"store: {error.filename or self.folder} cannot be written ({error.strerror})") from error
 
     def latest(self) -> Checkpoint | None:
         """From the newest file that is whole."""
+        found, heads = self._there().newest()
+        self._seen.note(None if found is None else found.round, heads)
+        return found
+
+    def rounds(self) -> tuple[int, ...]:
+        """The rounds of which there is a checkpoint, whole or not."""
         try:
-            files = self._files()
+            names = os.listdir(self.folder)
+        except FileNotFoundError:
+            return ()
         except OSError as error:
             raise StoreError(f"store: {self.folder} cannot be read ({error.strerror})") from error
-        return _first_whole(((str(p), p.read_bytes) for p in reversed(files)), self.say)
+        return tuple(sorted(int(found[1]) for found in map(_NAME.fullmatch, names) if found))
 
-    def _files(self) -> list[Path]:
+    def whole(self) -> tuple[int, ...]:
+        """Those of which it is whole."""
+        return self._there().whole()
+
+    def put_aside(self, rounds: Collection[int], when: str) -> None:
+        """Give checkpoints other names, the newest first, so that they no longer count."""
         try:
-            return [self.folder / name for name in sorted(fnmatch.filter(os.listdir(self.folder), "[0-9]*.checkpoint"))]
-        except FileNotFoundError:
-            return []
+            for number in sorted(rounds, reverse=True):
+                path = self._path(number)
+                path.rename(path.with_name(f"{path.name}.rolled-back-{when}"))
+            _to_disk(self.folder)
+        except OSError as error:
+            why = f"({error.strerror}), should be called as the server's user"
+            raise StoreError(f"store: {error.filename or self.folder} cannot be renamed {why}") from error
+
+    def _path(self, round: int) -> Path:
+        return self.folder / f"{round:09d}.checkpoint"
+
+    def _there(self) -> There:
+        heads = dict[int, bytes]()
+        for number in self.rounds():
+            try:
+                with self._path(number).open("rb") as file:
+                    heads[number] = file.read(HEAD)
+            except OSError:
+                heads[number] = b""
+        path = self._path
+        return There(self.folder, heads, lambda n: path(n).read_bytes(), lambda n: str(path(n)), self.say)
 
 
 @dataclass(frozen=True)
@@ -169,17 +181,23 @@ class SqliteStore:
 
     Attributes:
         path: the file.
-        keep: how many checkpoints are kept.
+        keep: how many of the last checkpoints are kept; `kept` has which older ones besides.
         say: takes a sentence about every one that is damaged.
     """
 
     path: Path
-    keep: int = _KEPT
+    keep: int = LAST
     say: Say = _to_stderr
+    _seen: Seen = field(default_factory=Seen, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))
         _check_keep(self.keep)
+
+    @property
+    def home(self) -> Path:
+        """The folder that a server locks, and in which its logs are."""
+        return self.path.parent
 
     def save(self, round: int, payload: Mapping[str, bytes]) -> None:
         """Insert, remove the old ones, and commit, in one transaction."""
@@ -190,38 +208,90 @@ class SqliteStore:
                 write_atomically(self.path, _fresh_database(), private=True)
             with closing(sqlite3.connect(self.path)) as database, database:
                 database.execute("PRAGMA synchronous = FULL")
+                database.execute("BEGIN IMMEDIATE")
                 database.execute(_TABLE)
-                if database.execute("SELECT 1 FROM checkpoints WHERE round > ?", (round,)).fetchone():
-                    refuse_if_ahead(self, round)
+                there = self._there(database)
+                self._seen.refuse(round, there)
                 database.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (round, data))
-                database.execute("DELETE FROM checkpoints WHERE round > ?", (round,))
-                kept = "SELECT round FROM checkpoints ORDER BY round DESC LIMIT ?"
-                database.execute(f"DELETE FROM checkpoints WHERE round NOT IN ({kept})", (self.keep,))
+                heads = {**there.heads, round: data[:HEAD]}
+                old = heads.keys() - kept([n for n in heads if n <= round], self.keep)
+                database.executemany("DELETE FROM checkpoints WHERE round = ?", [(n,) for n in old])
+            self._seen.note(round, heads)
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"store: {self.path} cannot be written ({error})") from error
 
     def latest(self) -> Checkpoint | None:
         """From the newest row that is whole."""
+        nothing: tuple[Checkpoint | None, dict[int, bytes]] = (None, {})
+        found, heads = self._reading(lambda database: self._there(database).newest(), nothing)
+        self._seen.note(None if found is None else found.round, heads)
+        return found
+
+    def rounds(self) -> tuple[int, ...]:
+        """The rounds of which there is a checkpoint, whole or not."""
+        return self._reading(_numbers, ())
+
+    def whole(self) -> tuple[int, ...]:
+        """Those of which it is whole."""
+        return self._reading(lambda database: self._there(database).whole(), ())
+
+    def put_aside(self, rounds: Collection[int], when: str) -> None:
+        """Move checkpoints to the table `rolled_back`, so that they no longer count."""
+        try:
+            with closing(sqlite3.connect(self.path)) as database, database:
+                database.execute("PRAGMA synchronous = FULL")
+                database.execute("BEGIN IMMEDIATE")
+                database.execute(_ASIDE)
+                for number in rounds:
+                    moved = "INSERT INTO rolled_back SELECT round, ?, data FROM checkpoints WHERE round = ?"
+                    database.execute(moved, (when, number))
+                    database.execute("DELETE FROM checkpoints WHERE round = ?", (number,))
+        except sqlite3.Error as error:
+            why = f"({error}), should be called as the server's user"
+            raise StoreError(f"store: {self.path} cannot be written {why}") from error
+
+    def _reading(self, look: Callable[[sqlite3.Connection], T], nothing: T) -> T:
+        """What `look` finds, at one moment; `nothing` where there is no file."""
         if not self.path.is_file():
-            return None
+            return nothing
         try:
             with closing(sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=rw", uri=True)) as database:
                 if not self.path.stat().st_size:
-                    raise StoreError(f"store: {self.path} is empty, {_REMEDY}")
-                if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'checkpoints'").fetchone():
-                    return None
-                rounds = database.execute("SELECT round FROM checkpoints ORDER BY round DESC").fetchall()
-
-                def row(number: int) -> Callable[[], bytes]:
-                    query = "SELECT data FROM checkpoints WHERE round = ?"
-                    return lambda: bytes(database.execute(query, (number,)).fetchone()[0])
-
-                return _first_whole(((f"{self.path}, round {n}", row(n)) for (n,) in rounds), self.say)
+                    raise StoreError(f"store: {self.path} is empty, {REMEDY}")
+                database.execute("BEGIN")
+                return look(database)
         except sqlite3.Error as error:
             raise StoreError(f"store: {self.path} cannot be read ({error})") from error
 
+    def _there(self, database: sqlite3.Connection) -> There:
+        heads = dict[int, bytes]()
+        for number in _numbers(database):
+            try:
+                with database.blobopen("checkpoints", "data", number, readonly=True) as blob:
+                    heads[number] = blob.read(HEAD)
+            except sqlite3.DatabaseError:
+                heads[number] = b""
+        return There(self.path, heads, _rows(database), lambda n: f"{self.path}, round {n}", self.say)
 
-def open_store(where: str | Path, *, keep: int = _KEPT, say: Say = _to_stderr) -> FileStore | SqliteStore:
+
+def _numbers(database: sqlite3.Connection) -> tuple[int, ...]:
+    if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'checkpoints'").fetchone():
+        return ()
+    query = "SELECT round FROM checkpoints WHERE round >= 0 AND round < ? ORDER BY round"
+    return tuple(number for (number,) in database.execute(query, (MOST_ROUNDS,)))
+
+
+def _rows(database: sqlite3.Connection) -> Callable[[int], bytes]:
+    def read(round: int) -> bytes:
+        (data,) = database.execute("SELECT data FROM checkpoints WHERE round = ?", (round,)).fetchone()
+        if not isinstance(data, bytes):
+            raise StoreError("it is no blob")
+        return data
+
+    return read
+
+
+def open_store(where: str | Path, *, keep: int = LAST, say: Say = _to_stderr) -> FileStore | SqliteStore:
     """The store at `where`: "sqlite:PATH" or an SQLite file, else a folder.
 
     Example:
@@ -253,30 +323,11 @@ def existing_store(where: str | Path) -> FileStore | SqliteStore:
 
 def refuse_if_ahead(store: Store, round: int) -> None:
     """Raise `StoreError` where a store's last checkpoint is of a later round than one that would be saved."""
+    if isinstance(store, FileStore | SqliteStore) and max(store.rounds(), default=0) <= round:
+        return
     found = store.latest()
-    if found is not None and found.round > round:
-        raise StoreError(
-            f"store: it holds round {found.round}, so one that is at round {round} would undo it; resume from its last "
-            "checkpoint, or give another place"
-        )
-
-
-def _first_whole(found: Iterator[tuple[str, Callable[[], bytes]]], say: Say) -> Checkpoint | None:
-    passed: list[str] = []
-    for name, read in found:
-        try:
-            whole = decode(read())
-        except OSError as error:
-            passed.append(f"{name} cannot be read ({error.strerror})")
-        except (StoreError, sqlite3.DatabaseError) as error:
-            passed.append(f"{name} is damaged ({error})")
-        else:
-            for sentence in passed:
-                say(f"{sentence}, so the one before it is taken")
-            return whole
-    if passed:
-        raise StoreError(f"store: no checkpoint can be read: {'; '.join(passed)}; {_REMEDY}")
-    return None
+    if found is not None:
+        refuse_later(found.round, round)
 
 
 def _fresh_database() -> bytes:
@@ -287,8 +338,8 @@ def _fresh_database() -> bytes:
 
 
 def _number(round: int) -> int:
-    if isinstance(round, bool) or not isinstance(round, int) or not 0 <= round < 10**9:
-        raise StoreError(f"round: {round!r}, should be a number from 0 to 999999999")
+    if not is_round(round):
+        raise StoreError(f"round: {round!r}, should be a number from 0 to {MOST_ROUNDS - 1}")
     return round
 
 

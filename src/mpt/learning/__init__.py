@@ -6,7 +6,7 @@ Torch is imported when one of these names is first asked for, so that settings c
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mpt.learning.settings import AUGMENTATIONS, LearningError, TrainingSettings
+from mpt.learning.settings import AUGMENTATIONS, DivergedError, LearningError, TrainingSettings
 
 if TYPE_CHECKING:
     from mpt.learning.augmentation import normalise
@@ -21,6 +21,7 @@ __all__ = [
     "AUGMENTATIONS",
     "BACKBONES",
     "Classifier",
+    "DivergedError",
     "FedLC",
     "LearningError",
     "Loss",

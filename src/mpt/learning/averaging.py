@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from mpt.learning.settings import LearningError
+from mpt.learning.settings import DivergedError, LearningError
 
 _State = Mapping[str, Tensor]
 """What `model.state_dict()` returns."""
@@ -115,7 +115,7 @@ class RunningAverage:
                 )
         real = {name: tensor.isfinite().all() for name, tensor in state.items() if tensor.is_floating_point()}
         if name := _first_false(real):
-            raise LearningError(f"state: {name} has entries that are NaN or infinite, all should be finite")
+            raise DivergedError(f"state: {name} has entries that are NaN or infinite, all should be finite")
         if name := _first_false({name: (state[name] >= 0).all() for name in self._mean_of}):
             raise LearningError(f"state: {name} has negative entries, a variance should not")
 

@@ -47,6 +47,10 @@ class LearningError(MptError):
     """
 
 
+class DivergedError(LearningError):
+    """A model that has been trained is no longer finite."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
     """Local training by SGD, from fresh optimiser state every round; with 0 epochs the model stays as it is.

@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from mpt.base.extensions import Builtin, Extensions, called
+from mpt.base.text import did_you_mean
 from mpt.core import StatisticsError
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.methods import drift, simple
@@ -110,6 +111,10 @@ def find_on_fleet(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float =
     if name in FLEET_METHODS:
         sums = cast(FleetMethod, METHODS.find(name, ridge=ridge, cov_ridge=cov_ridge))
         return OnFleet(sums, None, sums.asks)
+    spec = METHODS.parse(name)
+    if spec.head not in METHODS and not METHODS.is_own(spec):
+        known = f"should be one of {', '.join(on_fleets())}, or {METHODS.own} of your own"
+        raise MethodError(f"method: {name!r} is none, {did_you_mean(spec.head, on_fleets(), known)}")
     method = find_method(name, ridge=ridge, cov_ridge=cov_ridge)
     if isinstance(method, simple.Oracle) or not find_training(method.training).departs:
         raise MethodError(f"method: {name!r} is there to compare with on one machine, it knows what no server knows")
@@ -124,6 +129,13 @@ def find_on_fleet(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float =
         raise MethodError(f"method: {name}: {error}") from None
     earlier = any(part.earlier for part in parts_of(method).values())
     return OnFleet(Mpt(ridge=ridge, cov_ridge=cov_ridge), method, Asks(earlier=earlier))
+
+
+def on_fleets() -> list[str]:
+    """The names of built-in methods that a fleet takes: those that know no more than a server, and train on."""
+    made = {name: find_method(name) for name in METHODS}
+    trainings = {name: find_training(method.training) for name, method in made.items()}
+    return [n for n, t in trainings.items() if not isinstance(made[n], simple.Oracle) and t.departs and not t.stops]
 
 
 def find_part(method: str, part: str, own: str = "") -> Part:

@@ -77,7 +77,12 @@ class CrossRequest(Value):
     def read(self, answer: bytes, known: Mapping[bytes, StaticPart]) -> CrossStatistics:
         """On the server: what a vehicle answered, completed from `known`; refuses what was made for another request."""
         return CrossStatistics.from_bytes(
-            answer, weights=self.weights, earlier_origin=self.earlier_origin, origin=self.origin, known=known
+            answer,
+            weights=self.weights,
+            earlier_origin=self.earlier_origin,
+            origin=self.origin,
+            known=known,
+            shape=(len(self.weights), len(self.origin)),
         )
 
     def to_bytes(self) -> bytes:

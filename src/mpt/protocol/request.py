@@ -82,9 +82,19 @@ class StatisticsRequest(Value):
         """On a vehicle: its statistics as bytes, float32 where that will do, without what the server has sent along."""
         return stats.to_bytes(stats.wire_type, frame=False)
 
-    def read(self, answer: bytes) -> ClassStatistics:
-        """On the server: what a vehicle answered; refuses what was made for another span or origin."""
-        stats = ClassStatistics.from_bytes(answer, span=self.span, origin=self.origin)
+    def read(self, answer: bytes, dim: int | None = None) -> ClassStatistics:
+        """On the server: what a vehicle answered; refuses what was made for another span, origin, or dimension.
+
+        Args:
+            answer: what `answer` gave.
+            dim: d, where the server knows it: an answer of another one is refused before anything is made of it.
+        """
+        shape = None if dim is None else (self.num_classes, dim)
+        stats = ClassStatistics.from_bytes(answer, span=self.span, origin=self.origin, shape=shape)
+        for name in ("span", "origin"):
+            asked, found = getattr(self, name), getattr(stats, name)
+            if not (check.same(asked, found) or (name == "origin" and asked is None and not found.any())):
+                raise StatisticsError(f"answer: made with another {name} than the request's")
         if (stats.num_classes, stats.watched) != (self.num_classes, self.watched):
             raise StatisticsError(
                 f"answer: {stats.num_classes} classes, watched {stats.watched}; "

@@ -68,12 +68,12 @@ def _about(method: str) -> str:
 def _header(run: Run, summaries: Sequence[Summary], looks: Sequence[SeriesStyle]) -> str:
     remaining = run.manifest.get("remaining_samples")
     counts = sorted(set(remaining)) if isinstance(remaining, list) and remaining else []
-    share = None if run.config.get("partition") == "vehicle" else run.config.get("remaining")
+    share = run.share_remaining
     facts = [f"{run.config.get('dataset', '')}, {len(run.classes)} classes", str(run.config.get("backbone", ""))]
     if isinstance(run.manifest.get("vehicles"), int):
         facts.append(f"{run.manifest['vehicles']} vehicles")
     samples = f"{_range(counts)} sample{'' if counts == [1] else 's'}" if counts else ""
-    if isinstance(share, int | float):
+    if share is not None:
         facts.append(f"{100 * share:g}% of {run.rare_name} remain{samples and f', {samples}'}")
     elif samples:
         facts.append(f"{samples} of {run.rare_name} remain")

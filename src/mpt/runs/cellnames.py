@@ -61,10 +61,8 @@ def cell_names(cells: Sequence[tuple[Run, Run]], apart: frozenset[str]) -> list[
 
 
 def _name(run: Run) -> CellName:
-    share = run.config.get("remaining")
-    kept = isinstance(share, int | float) and run.config.get("partition") != "vehicle"
     dataset = run.manifest.get("dataset") or run.config.get("dataset", "")
-    return CellName(str(dataset), run.rare_name, str(run.config.get("backbone", "")), share if kept else None)
+    return CellName(str(dataset), run.rare_name, str(run.config.get("backbone", "")), run.share_remaining)
 
 
 def _shared(one: CellName, other: CellName) -> CellName:

@@ -247,11 +247,12 @@ def _pairs(
     say: Callable[[str], None],
 ) -> Iterator[Pair]:
     here, there = _by_method(one), _by_method(other)
+    methods, against = [one.row_of(name) for name in methods], None if against is None else other.row_of(against)
     for name in methods:
         if name not in here:
-            say(f"{one.path} has no {name}")
+            say(f"{one.path} has no {name}, it has {', '.join(here)}")
     if against is not None and against not in there:
-        say(f"{other.path} has no {against}")
+        say(f"{other.path} has no {against}, it has {', '.join(there)}")
         return
     for name in [name for name in here if not methods or name in methods]:
         counterpart = name if against is None else against

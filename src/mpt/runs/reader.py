@@ -29,6 +29,7 @@ class Run:
         manifest: where the numbers come from, as in `manifest.json`.
         tables: the run's rows, and those that were replayed.
         replayed: methods that `mpt replay` has scored, with the training that each reads.
+        specs: what was given for each of these, with the name that it has.
     """
 
     path: Path
@@ -36,6 +37,7 @@ class Run:
     manifest: Mapping[str, Any]
     tables: Tables
     replayed: Mapping[str, str]
+    specs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -51,6 +53,20 @@ class Run:
     def rare_name(self) -> str:
         """Its name."""
         return self.classes[self.rare]
+
+    @property
+    def share_remaining(self) -> float | None:
+        """Fraction of its samples that stay behind: as set, or by the counts where a partition of one's own made it.
+
+        None where vehicles keep what they have recorded, and where the run does not say.
+        """
+        partition, share = self.config.get("partition", "concentrate"), self.config.get("remaining")
+        if partition == "concentrate":
+            return float(share) if isinstance(share, int | float) else None
+        counts, left = self.manifest.get("counts"), self.manifest.get("remaining_samples")
+        if partition == "vehicle" or not isinstance(counts, dict) or not isinstance(left, list) or not left:
+            return None
+        return float(f"{sum(left) / len(left) / max(counts['train'][self.rare], 1):.2g}")
 
     @property
     def depart_at(self) -> int:
@@ -94,6 +110,13 @@ class Run:
         trainings = {**(told if isinstance(told, dict) else {}), **self.replayed}
         return str(trainings.get(method, ""))
 
+    def row_of(self, spec: str) -> str:
+        """The row that a method's spec made, `blend` of `blend.py:Blend`; the text itself where no method had it."""
+        specs, told = self.config.get("methods"), self.manifest.get("trainings")
+        names = list(told) if isinstance(told, dict) else []
+        made = dict(zip(specs, names, strict=True)) if isinstance(specs, list) and len(specs) == len(names) else {}
+        return str({**made, **self.specs}.get(spec, spec))
+
 
 def read_run(folder: Path) -> Run:
     """The files under `folder`; `RunError` where one is missing that must be there, or is broken."""
@@ -105,7 +128,8 @@ def read_run(folder: Path) -> Run:
     config, manifest = read_config(folder), read_manifest(folder)
     replayed, more = Replayed.of(folder).read(_Checker.of(config, manifest))
     trainings = {name: str(what["training"]) for name, what in replayed.items()}
-    return Run(folder, config, manifest, read_tables(folder) + more, trainings)
+    specs = {str(what["method"]): name for name, what in replayed.items() if "method" in what}
+    return Run(folder, config, manifest, read_tables(folder) + more, trainings, specs)
 
 
 def is_run(folder: Path) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpt.base.files import write_atomically
+from mpt.base.text import installs
 from mpt.federation.measurement import Measurement
 from mpt.runs.csvfile import CsvLine, read_lines
 from mpt.runs.errors import RunError
@@ -161,9 +162,7 @@ def pandas() -> Any:
     try:
         import pandas as pd
     except ImportError:
-        raise RunError(
-            "pandas is not installed, pip install 'mpt-fl[data]' brings it; .tables has it as records"
-        ) from None
+        raise RunError(f"pandas is not installed, {installs('data')} brings it; .tables has it as records") from None
     return pd
 
 

@@ -1,5 +1,6 @@
-"""How classes are coverage over vehicles, and which of them are watched therefore."""
+"""How classes are spread over vehicles, and which of them are watched therefore."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -7,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from mpt.core.validation import Floats, Ints
-from mpt.tracking.roster import Decision
+from mpt.tracking.roster import Decision, Roster
 from mpt.tracking.settings import TrackerSettings
 
 
@@ -84,20 +85,22 @@ class Watch:
 
 
 def watch_next(
-    settings: TrackerSettings, watch: Watch, coverage: Coverage, kept: Collection[int], round: int
+    settings: TrackerSettings, watch: Watch, coverage: Coverage, kept: Collection[int], roster: Roster, round: int
 ) -> tuple[Watch, tuple[Decision, ...]]:
     """What to watch after `round`, and what changed.
 
     A class comes in at `watch_share` and goes out after `patience` rounds below `release_share`: every change takes a
     reference class from the deposits there are, so it is better to watch early than often. Classes that are watched
     already go before others, then those of which one vehicle holds most. Below two vehicles no class is added: there
-    would be nobody to stay.
+    would be nobody to stay. For the sake of a vehicle that joined a running fleet a class is watched once it has been
+    there for `probation` rounds, and for the sake of one vehicle at most `slots` classes are.
 
     Args:
         settings: the shares and bounds.
         watch: as it was.
         coverage: over the vehicles that are not departed, by what each reported last.
         kept: classes with a deposit; they stay watched.
+        roster: who joined when.
         round: the round that is being closed.
     """
     always = {*settings.watch, *kept}
@@ -112,19 +115,33 @@ def watch_next(
             decisions.append(Decision(round, "released", "", (c,), why))
 
     wanted = np.flatnonzero(coverage.largest >= settings.watch_share).tolist() if len(coverage.vehicles) > 1 else []
-    crowded = []
+    crowded, taken = [], Counter(coverage.holder(c) for c in since if c not in always)
     for c in sorted((c for c in wanted if c not in since), key=lambda c: (-coverage.largest[c], c)):
         holder, share = coverage.holder(c) or "", coverage.largest[c]
-        if len(since) < settings.capacity:
+        if _on_probation(settings, roster, holder, round):
+            continue
+        if len(since) < settings.capacity and taken[holder] < settings.slots:
             since[c], calm[c] = round + 1, 0
+            taken[holder] += 1
             why = f"the vehicle holds {share:.0%} of its samples; from round {round + 1} on"
             decisions.append(Decision(round, "watched", holder, (c,), why))
             continue
         crowded.append(c)
         if c not in watch.crowded:
-            why = (
-                f"the vehicle holds {share:.0%} of its samples, but {len(since)} classes are watched already and the "
-                "others are needed as reference classes; if it vanishes the class is lost"
-            )
-            decisions.append(Decision(round, "crowded", holder, (c,), why))
+            decisions.append(Decision(round, "crowded", holder, (c,), _crowded(settings, share, len(since))))
     return Watch(since, calm, tuple(crowded)), tuple(decisions)
+
+
+def _on_probation(settings: TrackerSettings, roster: Roster, vehicle: str, round: int) -> bool:
+    """Whether a vehicle joined a running fleet so lately that no class is watched for its sake."""
+    joined = roster.members[vehicle].joined if vehicle in roster.members else round
+    first = min((m.joined for m in roster.members.values() if m.joined), default=round)
+    return joined > first and round - joined < settings.probation
+
+
+def _crowded(settings: TrackerSettings, share: float, watched: int) -> str:
+    if watched < settings.capacity:
+        full = f"{settings.slots} classes are watched for its sake already, as many as one vehicle gets"
+    else:
+        full = f"{watched} classes are watched already and the others are needed as reference classes"
+    return f"the vehicle holds {share:.0%} of its samples, but {full}; if it vanishes the class is lost"

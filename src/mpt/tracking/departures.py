@@ -5,16 +5,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mpt.core import StatisticsError
-from mpt.core.validation import Ints
+from mpt.core import ClassStatistics, Deposit, StatisticsError
+from mpt.core.validation import Ints, check_finite
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking.answers import Snapshot, Taken
 from mpt.tracking.coverage import Coverage
 from mpt.tracking.dialogue import keep
 from mpt.tracking.references import refer
-from mpt.tracking.roster import Decision, Roster
+from mpt.tracking.roster import AWAITED, UNHEARD, Decision, Roster
 from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.state import Tracked, TrackerState
+from mpt.tracking.trusted import last_snapshot
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +39,12 @@ def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster
     """Deposits after a round.
 
     A holder that has vanished is deposited from the last snapshot, in which it is; one that leaves with an answer from
-    this round's. A deposit is dropped when the samples that stay carry the class and no owner is suspected any more:
-    the owner has returned, or others have brought the class.
+    this round's. One that is there and does not count has not vanished. A deposit is dropped when the samples that stay
+    carry the class and no owner may be back any more: the owner has returned, or others have brought the class.
     """
     settings, number = state.settings, request.round
-    vanished = [v for v in state.roster.having("present") if v not in taken.counts]
+    vanished = [v for v in state.roster.having("present", *UNHEARD) if roster.state(v) in ("suspected", "departed")]
+    vanished = [v for v in vanished if v not in taken.counts]
     left = [v for v in sorted(taken.counts) if roster.state(v) == "departed"]
     staying = np.zeros(settings.num_classes, dtype=np.int64)
     for vehicle in taken.counts.keys() - left:
@@ -50,11 +52,11 @@ def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster
 
     tracked, decisions, fresh = dict(state.tracked), list[Decision](), set[int]()
     reasons = dict[int, str]()
-    for vehicles, snapshot in ((vanished, state.snapshot), (left, taken.snapshot)):
+    for vehicles, snapshot in (*_by_snapshot(state, vanished), (left, taken.snapshot)):
         if vehicles and snapshot is not None:
             owners = _to_deposit(settings, snapshot, vehicles, tracked, request.watched)
             for c in [c for c in owners if settings.carries(int(staying[c]), _samples(snapshot, c))]:
-                if not any(roster.state(v) == "suspected" for v in owners[c]):
+                if not any(roster.state(v) in AWAITED for v in owners[c]):
                     decisions.append(_carried(number, owners.pop(c), c, int(staying[c])))
             made, failed = _deposits(settings, snapshot, owners, roster, number)
             decisions += [_deposited(number, t) for t in made.values()]
@@ -67,11 +69,21 @@ def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster
     tracked, dropped = _kept(settings, tracked, fresh, staying, roster, number)
     due = [c for c in sorted(tracked) if not tracked[c].waits(roster)]
     held_out = tuple(c for c in due if settings.holds_out and (not settings.shadow or c in state.approved))
-    tracked, referred = refer(settings, tracked, (state.snapshot, taken.snapshot), number)
+    made_from = (*state.trusted.values(), state.snapshot, taken.snapshot)
+    tracked, referred = refer(settings, tracked, made_from, number)
     decisions += [*dropped, *referred]
     decisions += [_held_out(number, tracked[c], int(staying[c])) for c in held_out if c not in state.held_out]
     decisions += [_shadowed(settings, tracked[c], int(staying[c]), number) for c in _newly_due(state, due, held_out)]
     return Departures(tracked, frozenset(fresh & tracked.keys()), held_out, tuple(decisions))
+
+
+def _by_snapshot(state: TrackerState, vanished: Collection[str]) -> list[tuple[list[str], Snapshot | None]]:
+    """The vehicles by the snapshot that their last answer is in, the earliest first."""
+    found = dict[int, tuple[list[str], Snapshot | None]]()
+    for vehicle in vanished:
+        snapshot = last_snapshot(state, vehicle)
+        found.setdefault(-1 if snapshot is None else snapshot.round, ([], snapshot))[0].append(vehicle)
+    return [found[number] for number in sorted(found)]
 
 
 def _to_deposit(
@@ -108,11 +120,24 @@ def _deposits(
         except StatisticsError as error:
             why = f"round {snapshot.round}: {error}"
         else:
+            failed = _unusable(settings, made, staying)
             return {
                 d.departed: Tracked(d, owners[d.departed], snapshot.round, round, _samples(snapshot, d.departed))
                 for d in made
-            }, {}
+                if d.departed not in failed
+            }, failed
     return {}, dict.fromkeys(owners, why)
+
+
+def _unusable(settings: TrackerSettings, made: Collection[Deposit], staying: ClassStatistics) -> dict[int, str]:
+    """The deposits that nothing can be reconstructed from, and why: tried on the very round that they are of."""
+    failed = dict[int, str]()
+    for deposit in made:
+        try:
+            check_finite(settings.how.reconstruct(deposit, staying).prototype, "prototype")
+        except StatisticsError as error:
+            failed[deposit.departed] = f"a deposit was made, but nothing can be reconstructed from it ({error})"
+    return failed
 
 
 def _with_kept(
@@ -136,8 +161,8 @@ def _with_former_owners(made: Tracked, former: Tracked | None, roster: Roster) -
     """A deposit in another's place waits for those that the other waited for as well."""
     if former is None:
         return made
-    suspected = {v for v in former.owners if roster.state(v) == "suspected"}
-    return replace(made, owners=tuple(sorted({*made.owners, *suspected})))
+    awaited = {v for v in former.owners if roster.state(v) in AWAITED}
+    return replace(made, owners=tuple(sorted({*made.owners, *awaited})))
 
 
 def _kept(
@@ -174,7 +199,8 @@ def _lost(
 ) -> list[Decision]:
     """What nothing can be done for: the class had its samples on a vehicle that is gone, and has no deposit."""
     settings, decisions, said = state.settings, list[Decision](), set[int]()
-    coverage = Coverage.of({**state.counts, **taken.counts}, settings.num_classes)
+    known = {**state.counts, **taken.counts}
+    coverage = Coverage.of(known, settings.num_classes)
     for vehicle in gone:
         for c in coverage.held_by(vehicle, settings.watch_share):
             if c in tracked or settings.carries(int(staying[c]), int(coverage.totals[c])):
@@ -185,8 +211,9 @@ def _lost(
             why = f"there is no deposit: {why}; {staying[c]} samples remain until the vehicle returns"
             decisions.append(Decision(round, "lost", vehicle, (c,), why))
             said.add(c)
-    after = {v: counts for v, counts in {**state.counts, **taken.counts}.items() if roster.state(v) != "departed"}
-    alive = Coverage.of(after, settings.num_classes).totals
+    alive = coverage.totals.copy()
+    for vehicle in filter(roster.gone, known):
+        alive -= known[vehicle]
     ended = np.flatnonzero((coverage.totals > 0) & (alive == 0)).tolist()
     why = "all vehicles that had samples of it have departed, none of which held enough for it to be watched"
     ended = [c for c in ended if c not in tracked and c not in said]

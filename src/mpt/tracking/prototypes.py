@@ -15,14 +15,15 @@ from mpt.core import (
 from mpt.core.validation import Floats, Ints, check_finite, read_only
 from mpt.methods import Traits
 from mpt.methods.simple import Linear
-from mpt.tracking.answers import Taken
+from mpt.tracking.answers import Snapshot, Taken
 from mpt.tracking.book import ENOUGH
 from mpt.tracking.departures import Departures
 from mpt.tracking.dialogue import Told
-from mpt.tracking.roster import Roster
+from mpt.tracking.roster import AWAITED, Roster, line, titled
 from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.stale import Offsets, StaleSamples, forecast, stale_samples, with_stale_samples
 from mpt.tracking.state import ReferenceModel, Tracked, TrackerState
+from mpt.tracking.trusted import Meanwhile, meanwhile
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +65,20 @@ def measured_in(settings: TrackerSettings, departed: Departures, taken: Taken) -
 
 
 def current(
-    state: TrackerState, departed: Departures, taken: Taken, roster: Roster, known: Offsets, told: Told, round: int
+    state: TrackerState,
+    departed: Departures,
+    taken: Taken,
+    roster: Roster,
+    known: Offsets,
+    told: Told,
+    trusted: Mapping[str, Snapshot],
+    round: int,
 ) -> Current:
     """This round's prototypes and readout.
 
     A class is measured where its samples carry it, and in the round of its vehicle's last answer; else reconstructed
-    from its deposit. One that has neither samples nor a deposit now keeps its last prototype as long as a suspected
-    vehicle may bring it back.
+    from its deposit. One whose holder is there and does not count is reconstructed from its last trusted answer. One
+    that has neither samples nor a deposit now keeps its last prototype as long as a vehicle may bring it back.
     """
     settings, problems = state.settings, list[str](told.problems)
     if taken.snapshot is None:
@@ -82,8 +90,7 @@ def current(
     outward_too = Traits.of(settings.speaks or settings.how).outward
     for c, prototype in told.prototypes.items():
         prototypes[c], made[c] = prototype, round
-        if outward_too:
-            mapped.add(c)
+    mapped |= told.prototypes.keys() if outward_too else set()
     for c, one in sorted(departed.tracked.items()):
         measured = c in directly
         if (measured and not settings.remembers) or c in told.prototypes or told.readout is not None:
@@ -103,6 +110,10 @@ def current(
             if by_map and outward_too:
                 mapped.add(c)
             prototypes[c], made[c] = made_now.prototype, round
+    for c, held in meanwhile(settings, trusted, departed.tracked.keys(), roster, stats).items():
+        prototypes[c] = state.prototypes[c] if held.made is None else held.made.prototype
+        made[c] = state.made[c] if held.made is None else round
+        problems.append(_held(settings.name_of(c), held, roster))
     for c in np.flatnonzero((made < 0) & (state.made >= 0)).tolist():
         if c in departed.tracked or _may_return(state, roster, c):
             prototypes[c], made[c] = state.prototypes[c], state.made[c]
@@ -179,6 +190,13 @@ def _said(name: str, silent: StaleSamples, samples: int) -> str:
     return f"class {name}: {silent.samples} of {samples} remaining samples are remembered from {when}"
 
 
+def _held(name: str, held: Meanwhile, roster: Roster) -> str:
+    vehicle = titled(held.vehicle, roster.name(held.vehicle))
+    how = "reconstructed from it" if held.made is not None else f"as it was ({held.why})"
+    why = f"its holder, vehicle {line(vehicle, 70)}, is {roster.state(held.vehicle)}"
+    return f"class {name}: {why} and was trusted last in round {held.round}; the class is {how}"
+
+
 def readout_of(state: TrackerState) -> NearestClassMean | Linear | None:
     """The readout of the last round that was closed; None as long as no class has a prototype."""
     if state.linear is not None:
@@ -189,7 +207,7 @@ def readout_of(state: TrackerState) -> NearestClassMean | Linear | None:
 
 
 def _may_return(state: TrackerState, roster: Roster, c: int) -> bool:
-    return any(counts[c] > 0 and roster.state(v) == "suspected" for v, counts in state.counts.items())
+    return any(counts[c] > 0 and roster.state(v) in AWAITED for v, counts in state.counts.items())
 
 
 def _covariance(settings: TrackerSettings, stats: ClassStatistics, problems: list[str]) -> Floats | None:

@@ -4,6 +4,10 @@
                     ^                                |                                                          |
                     +------- (answers again) --------+----------------------------------------------------------+
 
+Three more are there, and their answer does not count all the same: `late` ones can be reached, and the round did not
+wait for them; `refused` ones have answered what no samples could give; `quarantined` ones are kept apart by the server.
+No round is counted as missed because of it. A `banned` one was sent away by the operator, who alone lets it back.
+
 A vehicle is known by its id, a string: Flower's node id, say, or a public key.
 """
 
@@ -13,22 +17,32 @@ from typing import Literal
 
 from mpt.tracking.errors import FleetError
 
-MemberState = Literal["present", "suspected", "departed"]
-STATES: tuple[MemberState, ...] = ("present", "suspected", "departed")
+MemberState = Literal["present", "late", "refused", "quarantined", "suspected", "departed", "banned"]
+STATES: tuple[MemberState, ...] = ("present", "late", "refused", "quarantined", "suspected", "departed", "banned")
+UNHEARD: tuple[MemberState, ...] = ("late", "refused", "quarantined")
+"""Of vehicles that are there, and whose answer does not count."""
+AWAITED: tuple[MemberState, ...] = ("suspected", *UNHEARD)
+"""Of vehicles that did not count in the last round, and may in the next."""
+GONE: tuple[MemberState, ...] = ("departed", "banned")
+MOST_GONE = 1000
+"""Vehicles that are remembered after their departure: the latest. Others that come back are new."""
 LONGEST_ID = 1024
+LONGEST_REASON = 200
+"""Characters of why an answer was refused: with the round and the vehicle a log's line has at most 300."""
 
+_LONGEST_TITLE = 70
 _EMPTY: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Decision:
     """One change, and why.
 
     Attributes:
         round: in which it was decided.
-        what: joined, suspected, departed, returned, refused or failed, of a vehicle; watched, released, crowded,
-            deposited, fallback, carried, lost, held-out, shadowed, approved, recovered, referenced, unreferenced or
-            verdict, of classes.
+        what: joined, late, suspected, departed, returned, refused, quarantined, banned, unbanned, forgotten or failed,
+            of a vehicle; watched, released, crowded, deposited, fallback, carried, lost, held-out, shadowed, approved,
+            dropped, recovered, referenced, unreferenced or verdict, of classes.
         vehicle: whose doing it is; empty where it is nobody's.
         classes: those concerned.
         why: a sentence without its first capital and its full stop.
@@ -46,21 +60,23 @@ class Decision:
 
     def __str__(self) -> str:
         """The decision as one line for a log."""
-        who = f" vehicle {printable(titled(self.vehicle, self.name))}" if self.vehicle else ""
+        who = f" vehicle {line(titled(self.vehicle, self.name), _LONGEST_TITLE)}" if self.vehicle else ""
         classes = f" {printable(named(self.class_names or self.classes))}" if self.classes else ""
         return f"round {self.round}:{who}{classes} {self.what}: {printable(self.why)}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Member:
     """A vehicle as the server sees it.
 
     Attributes:
-        state: present, suspected or departed.
+        state: one of `STATES`.
         since: the round in which it came into that state.
-        seen: the last round in which it answered.
+        seen: the last round in which its answer was accepted; 0 where none was.
         missed: how many rounds in a row it has not answered since.
         name: what it is called, where that is known; it is known by its id.
+        joined: the round in which its first answer was accepted; 0 where that is not known.
+        why: why it is in that state, where its answers do not count.
     """
 
     state: MemberState
@@ -68,13 +84,24 @@ class Member:
     seen: int
     missed: int = 0
     name: str = ""
+    joined: int = 0
+    why: str = ""
 
 
 @dataclass(frozen=True)
 class Roster:
-    """All vehicles that ever answered, by id."""
+    """The vehicles whose answers were accepted, by id, but for those that departed long ago.
+
+    Attributes:
+        members: by id.
+        forgotten: how many have departed and are no longer among the members.
+        absences: how many absences there were that have ended, by how long they were: entry k counts those of 2^k up to
+            2^(k + 1) - 1 rounds.
+    """
 
     members: Mapping[str, Member] = field(default_factory=dict)
+    forgotten: int = 0
+    absences: tuple[int, ...] = ()
 
     def having(self, *states: MemberState) -> tuple[str, ...]:
         """The vehicles in one of these states, sorted."""
@@ -85,10 +112,36 @@ class Roster:
         member = self.members.get(vehicle)
         return None if member is None else member.state
 
+    def gone(self, vehicle: str) -> bool:
+        """Whether a vehicle has departed or was banned."""
+        return self.state(vehicle) in GONE
+
     def name(self, vehicle: str) -> str:
         """Of a vehicle; empty where none is known."""
         member = self.members.get(vehicle)
         return "" if member is None else member.name
+
+
+@dataclass(frozen=True)
+class Absent:
+    """Who did not answer in a round as it should be, and why.
+
+    Attributes:
+        missing: could not be reached, or did not answer in all the time that there is; for others that are not named
+            the same is assumed, without a reason.
+        late: can be reached, and the round did not wait for them.
+        refused: have answered what cannot be.
+    """
+
+    missing: Mapping[str, str] = field(default_factory=dict)
+    late: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    def __or__(self, other: "Absent") -> "Absent":
+        return Absent({**self.missing, **other.missing}, {**self.late, **other.late}, {**self.refused, **other.refused})
+
+
+_ALL_MISSING = Absent()
 
 
 def advance(
@@ -98,8 +151,9 @@ def advance(
     leaving: Collection[str] = (),
     *,
     grace: int,
-    absent: Mapping[str, str] = _EMPTY,
+    absent: Absent = _ALL_MISSING,
     names: Mapping[str, str] = _EMPTY,
+    kept: Collection[str] = (),
 ) -> tuple[Roster, tuple[Decision, ...]]:
     """The roster after a round, and what changed.
 
@@ -109,40 +163,60 @@ def advance(
         answered: vehicles whose answer was accepted.
         leaving: vehicles that announced that they leave; with an answer, this round is their last.
         grace: a vehicle is departed once it has missed more than so many rounds in a row.
-        absent: why a vehicle did not answer, where that is known.
+        absent: of the others, what is known.
         names: what vehicles are called, where that is known; others keep the name they had.
+        kept: vehicles that are not forgotten however long ago they departed.
     """
     if isinstance(leaving, str):
         raise FleetError(f"leaving: {leaving!r}, should be several vehicles, [{leaving!r}]")
     for vehicle in (*answered, *leaving):
         check_id(vehicle)
-    members, decisions = dict(roster.members), list[Decision]()
-    for vehicle in sorted({*members, *answered, *leaving}):
+    members, decisions, absences = dict(roster.members), list[Decision](), list(roster.absences)
+    for vehicle in sorted({*(v for v, m in members.items() if m.state not in GONE), *answered, *leaving}):
         before = members.get(vehicle)
-        name = names.get(vehicle, roster.name(vehicle))
+        if before is not None and before.state == "banned":
+            continue
         if vehicle in answered:
             now, changes = _answered(before, round)
+            _count_absence(absences, before)
         elif before is None or before.state == "departed":
-            if before is not None:
-                members[vehicle] = replace(before, name=name)
             continue
         else:
-            now, changes = _missed(before, round, grace, absent.get(vehicle, "it did not answer"))
+            now, changes = _unheard(vehicle, before, round, grace, absent)
         if vehicle in leaving:
-            now = Member("departed", round, now.seen, now.missed)
+            now = replace(now, state="departed", since=round, why="")
             changes = [*(c for c in changes if vehicle in answered), ("departed", "it said that it leaves")]
-        members[vehicle] = replace(now, name=name)
+        members[vehicle] = replace(now, name=roster.name(vehicle))
         decisions += [Decision(round, what, vehicle, (), why) for what, why in changes]
-    return Roster(members), tuple(decisions)
+    for vehicle in names.keys() & members.keys():
+        members[vehicle] = replace(members[vehicle], name=names[vehicle])
+    forgotten = _long_gone(members, kept)
+    for vehicle in forgotten:
+        del members[vehicle]
+    return Roster(members, roster.forgotten + len(forgotten), tuple(absences)), tuple(decisions)
 
 
 def _answered(before: Member | None, round: int) -> tuple[Member, list[tuple[str, str]]]:
     if before is None:
-        return Member("present", round, round), [("joined", "it answered for the first time")]
+        return Member("present", round, round, joined=round), [("joined", "it answered for the first time")]
     if before.state == "present":
-        return Member("present", before.since, round), []
+        return replace(before, seen=round, missed=0), []
     why = f"it was {before.state} since round {before.since} and answered again"
-    return Member("present", round, round), [("returned", why)]
+    return Member("present", round, round, joined=before.joined), [("returned", why)]
+
+
+def _unheard(
+    vehicle: str, before: Member, round: int, grace: int, absent: Absent
+) -> tuple[Member, list[tuple[str, str]]]:
+    """A vehicle that has not departed, and whose answer does not count."""
+    states: tuple[tuple[MemberState, Mapping[str, str]], ...] = (("refused", absent.refused), ("late", absent.late))
+    for state, whys in states:
+        if vehicle in whys:
+            why = whys[vehicle]
+            if before.state in (state, "quarantined"):
+                return before if before.state != state else replace(before, why=why), []
+            return replace(before, state=state, since=round, why=why), [(state, why)] if state == "late" else []
+    return _missed(before, round, grace, absent.missing.get(vehicle, "it did not answer"))
 
 
 def _missed(before: Member, round: int, grace: int, why: str) -> tuple[Member, list[tuple[str, str]]]:
@@ -150,10 +224,28 @@ def _missed(before: Member, round: int, grace: int, why: str) -> tuple[Member, l
     if missed > grace:
         rounds = "1 round" if missed == 1 else f"{missed} rounds in a row"
         why = f"{why}; {rounds} missed, more than the grace of {grace}"
-        return Member("departed", round, before.seen, missed), [("departed", why)]
-    if before.state == "present":
-        return Member("suspected", round, before.seen, missed), [("suspected", why)]
-    return Member("suspected", before.since, before.seen, missed), []
+        return replace(before, state="departed", since=round, missed=missed, why=""), [("departed", why)]
+    if before.state != "suspected":
+        return replace(before, state="suspected", since=round, missed=missed, why=""), [("suspected", why)]
+    return replace(before, missed=missed), []
+
+
+def _count_absence(absences: list[int], before: Member | None) -> None:
+    """Add an absence that has ended to the histogram."""
+    if before is None or not before.missed:
+        return
+    place = before.missed.bit_length() - 1
+    absences += [0] * (place + 1 - len(absences))
+    absences[place] += 1
+
+
+def _long_gone(members: Mapping[str, Member], kept: Collection[str]) -> list[str]:
+    """The departed that are no longer remembered."""
+    departed = [v for v, member in members.items() if member.state == "departed"]
+    if len(departed) <= MOST_GONE:
+        return []
+    departed.sort(key=lambda v: (members[v].since, v))
+    return [v for v in departed[:-MOST_GONE] if v not in kept]
 
 
 def check_id(vehicle: object) -> None:
@@ -180,3 +272,14 @@ def named(classes: Collection[int] | Collection[str]) -> str:
 def printable(text: str) -> str:
     """The text on one line, with nothing in it that could forge another line of a log."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
+def line(text: str, most: int = LONGEST_REASON) -> str:
+    """What somebody else's text may say in a log: one line, cut where it is too long.
+
+    Example:
+        >>> line("a" * 1000, 6)
+        'aaaaa…'
+    """
+    said = printable(text[: 2 * most])
+    return said if len(said) <= most and len(text) <= 2 * most else said[: most - 1] + "…"

@@ -7,6 +7,7 @@ result = take(state, heard)                         # More: to those who answere
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
@@ -19,18 +20,23 @@ from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.further import MOST, Further
 from mpt.protocol.question import Question
 from mpt.protocol.request import StatisticsRequest
-from mpt.tracking.answers import Taken, largest_further, read_answers
+from mpt.tracking.answers import Taken, largest_further
 from mpt.tracking.book import key_of
-from mpt.tracking.coverage import watch_next
+from mpt.tracking.coverage import Coverage, watch_next
 from mpt.tracking.departures import Departures, settle
 from mpt.tracking.dialogue import ClassifierHead, Told, foreseen, listen, prepare
 from mpt.tracking.errors import FleetError
+from mpt.tracking.intake import Intake, read_answers
 from mpt.tracking.prototypes import Current, current, measured_in
-from mpt.tracking.roster import Decision, Roster, advance, check_id, printable, titled
+from mpt.tracking.refusals import counted
+from mpt.tracking.roster import Absent, Decision, Roster, advance, check_id, printable, titled
 from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.stale import offsets, still_known
 from mpt.tracking.state import TrackerState
+from mpt.tracking.trusted import last_trusted
 
+MOST_DECISIONS = 1000
+"""Of a round, that are kept in the state; the log has them all."""
 MOST_QUESTIONS = 8
 """Of one round. A method that asks on and on is not waited for."""
 
@@ -104,6 +110,7 @@ class Heard:
         answers: to it, by vehicle.
         later: the questions after it, each with its answers by vehicle.
         rounds: the round that a vehicle's first answer was made for, where the transport knows.
+        intake: takes answers as they come, where they need not be kept: the method has no questions of its own.
         leaving, absent, names, head: what has been said beside the answers so far, see `Tracker.take`.
     """
 
@@ -111,28 +118,37 @@ class Heard:
     answers: Mapping[str, bytes] = field(default_factory=dict)
     later: tuple[tuple[Further, Mapping[str, bytes]], ...] = ()
     rounds: Mapping[str, int] = field(default_factory=dict)
+    intake: Intake | None = None
     leaving: frozenset[str] = frozenset()
-    absent: Mapping[str, str] = field(default_factory=dict)
+    absent: Absent = field(default_factory=Absent)
     names: Mapping[str, str] = field(default_factory=dict)
     head: ClassifierHead | None = None
 
     def told(
-        self, leaving: Collection[str], absent: Mapping[str, str], names: Mapping[str, str], head: ClassifierHead | None
+        self,
+        leaving: Collection[str],
+        absent: Absent,
+        names: Mapping[str, str],
+        head: ClassifierHead | None,
     ) -> "Heard":
         """With more of what is said beside answers."""
         if isinstance(leaving, str):
             raise FleetError(f"leaving: {leaving!r}, should be several vehicles, [{leaving!r}]")
         gone, head = self.leaving | set(leaving), head or self.head
-        return replace(self, leaving=gone, absent={**self.absent, **absent}, names={**self.names, **names}, head=head)
+        return replace(self, leaving=gone, absent=self.absent | absent, names={**self.names, **names}, head=head)
 
-    def receive(self, vehicle: str, answer: bytes) -> "Heard":
+    def receive(self, vehicle: str, answer: bytes, made_for: int | None = None) -> "Heard":
         """With a vehicle's answer to the latest question; `FleetError` where it has one already."""
         check_id(vehicle)
         there = self.later[-1][1] if self.later else self.answers
-        if vehicle in there:
+        if vehicle in there or (self.intake is not None and self.intake.knows(vehicle)):
             raise FleetError(f"vehicle {vehicle}: a second answer to the same question")
+        if self.intake is not None:
+            self.intake.take(vehicle, answer, made_for=made_for)
+            return self
         if not self.later:
-            return replace(self, answers={**self.answers, vehicle: answer})
+            rounds = self.rounds if made_for is None else {**self.rounds, vehicle: made_for}
+            return replace(self, answers={**self.answers, vehicle: answer}, rounds=rounds)
         further, answers = self.later[-1]
         return replace(self, later=(*self.later[:-1], (further, {**answers, vehicle: answer})))
 
@@ -173,11 +189,17 @@ def questions(state: TrackerState, round: int | None = None) -> Question:
     return Question(request, cross, foreseen(state, request))
 
 
+def excluded(state: TrackerState) -> dict[str, str]:
+    """The vehicles whose answers are not taken, and why."""
+    members = state.roster.members
+    return {v: f"it is {m.state}: {m.why}" for v, m in members.items() if m.state in ("banned", "quarantined")}
+
+
 def models_needed(state: TrackerState) -> tuple[int, ...]:
     """See `Tracker.models_needed`."""
     if not state.settings.asks.models:
         return ()
-    last = set() if state.snapshot is None else {state.snapshot.round}
+    last = {one.round for one in (state.snapshot, *state.trusted.values()) if one is not None}
     return tuple(sorted(last | {one.reference.round for one in state.tracked.values() if one.reference is not None}))
 
 
@@ -185,16 +207,19 @@ def take(state: TrackerState, heard: Heard) -> More | tuple[TrackerState, Outcom
     """What is to be asked next in the round, or the state after it and what came of it; see `Tracker.take`."""
     settings, question = state.settings, heard.question
     request = question.statistics
-    taken = read_answers(settings, question, heard.answers, heard.rounds, heard.later)
-    refused = {v: f"its answer was refused ({why})" for v, why in taken.refused.items()}
+    if heard.intake is not None:
+        taken = heard.intake.taken({})
+    else:
+        taken = read_answers(settings, question, heard.answers, heard.rounds, heard.later, excluded(state))
     roster, moves = advance(
         state.roster,
         request.round,
         taken.counts.keys(),
         heard.leaving,
         grace=settings.grace,
-        absent={**heard.absent, **taken.silent, **refused},
+        absent=heard.absent | Absent(taken.silent, {}, taken.refused),
         names=heard.names,
+        kept={v for one in state.tracked.values() for v in one.owners},
     )
     prepared = prepare(state, taken, request)
     taken = replace(taken, snapshot=taken.for_departures(prepared.keys))
@@ -224,17 +249,18 @@ def _closed(
     """The state after a round that everything is known of."""
     settings, present = state.settings, state.coverage
     refusals = tuple(Decision(round, "refused", v, (), why) for v, why in sorted(taken.refused.items()))
-    moves = tuple(replace(m, classes=present.held_by(m.vehicle, settings.watch_share)) for m in moves)
     known = still_known(state, departed.tracked, roster)
-    now = current(state, departed, taken, roster, known, told, round)
+    trusted = last_trusted(state, roster)
+    now = current(state, departed, taken, roster, known, told, trusted, round)
     tracked = {
         c: replace(one, method_state=told.method_states.get(c, one.method_state)) for c, one in departed.tracked.items()
     }
-    counts = {v: c for v, c in {**state.counts, **taken.counts}.items() if roster.state(v) != "departed"}
+    counts = {v: c for v, c in {**state.counts, **taken.counts}.items() if not roster.gone(v)}
     after = replace(state, counts=counts)
-    watch, changes = watch_next(settings, state.watch, after.coverage, departed.tracked.keys(), round)
+    watch, changes = watch_next(settings, state.watch, after.coverage, departed.tracked.keys(), roster, round)
     health = _health(now)
-    plain = (*refusals, *moves, *departed.decisions, *changes, *_verdicts(state, health, round))
+    held = (_holding(decision, present, settings) for decision in moves)
+    plain = chain(refusals, held, departed.decisions, changes, _verdicts(state, health, round))
     called = {**{v: m.name for v, m in roster.members.items()}, **names}
     decisions = tuple(_named(decision, settings, called) for decision in plain)
     after = replace(
@@ -245,14 +271,16 @@ def _closed(
         tracked=tracked,
         stale_offsets={**known, **offsets(taken, roster, now.forecasts)} if settings.remembers else {},
         held_out=departed.held_out,
+        refusals=counted(state.refusals, taken.refused.values()),
         lacking=_lacking(state, departed, taken, roster),
         health=health,
         outward=now.outward,
         snapshot=taken.snapshot or state.snapshot,
+        trusted=trusted,
         linear=now.linear,
         prototypes=now.prototypes,
         made=now.made,
-        decisions=decisions,
+        decisions=decisions[:MOST_DECISIONS],
         problems=(
             *(f"vehicle {titled(d.vehicle, called.get(d.vehicle, ''))}: {d.why}" for d in refusals),
             *(
@@ -262,7 +290,13 @@ def _closed(
             *now.problems,
         ),
     )
-    return _aimed(after, taken), _outcome(after, now, taken)
+    return _aimed(after, taken), _outcome(after, now, taken, decisions)
+
+
+def _holding(decision: Decision, present: Coverage, settings: TrackerSettings) -> Decision:
+    """The decision about a vehicle with the classes that hang on it. In a large fleet most are as they were."""
+    classes = present.held_by(decision.vehicle, settings.watch_share)
+    return replace(decision, classes=classes) if classes else decision
 
 
 def _named(decision: Decision, settings: TrackerSettings, called: Mapping[str, str]) -> Decision:
@@ -270,13 +304,15 @@ def _named(decision: Decision, settings: TrackerSettings, called: Mapping[str, s
     vehicles = [decision.vehicle] if decision.vehicle in called else decision.vehicle.split(", ")
     name = ", ".join(called.get(v) or v for v in vehicles)
     classes = tuple(settings.class_names[c] for c in decision.classes) if settings.class_names else ()
-    return replace(decision, name="" if name == decision.vehicle else name, class_names=classes)
+    name = "" if name == decision.vehicle else name
+    return replace(decision, name=name, class_names=classes) if name or classes else decision
 
 
 def _lacking(state: TrackerState, departed: Departures, taken: Taken, roster: Roster) -> dict[str, tuple[int, ...]]:
     """By what each vehicle answered last; models that are no longer needed are not lacking."""
     needed = {one.reference.round for one in departed.tracked.values() if one.reference is not None}
-    there = {v: rounds for v, rounds in {**state.lacking, **taken.lacking}.items() if roster.state(v) != "departed"}
+    known = {v: rounds for v, rounds in state.lacking.items() if v not in taken.counts} | dict(taken.lacking)
+    there = {v: rounds for v, rounds in known.items() if not roster.gone(v)}
     found = {v: tuple(r for r in rounds if r in needed) for v, rounds in sorted(there.items())}
     return {v: rounds for v, rounds in found.items() if rounds}
 
@@ -310,7 +346,7 @@ def _aimed(state: TrackerState, taken: Taken) -> TrackerState:
     return replace(state, origin=stats.overall_mean, span=span)
 
 
-def _outcome(after: TrackerState, now: Current, taken: Taken) -> Outcome:
+def _outcome(after: TrackerState, now: Current, taken: Taken, decisions: tuple[Decision, ...]) -> Outcome:
     return Outcome(
         round=after.round,
         prototypes=now.prototypes,
@@ -320,6 +356,6 @@ def _outcome(after: TrackerState, now: Current, taken: Taken) -> Outcome:
         tracked=now.tracked,
         statistics=None if taken.snapshot is None else taken.snapshot.everybody,
         answered=tuple(sorted(taken.counts)),
-        decisions=after.decisions,
+        decisions=decisions,
         problems=after.problems,
     )

@@ -45,6 +45,12 @@ class TrackerSettings:
         0.25, "more than this share of the samples that a departed class had carry it by themselves", **_SHARE
     )
     most_watched: int | None = setting(None, "so many classes may be watched", least=0)
+    most_per_vehicle: int | None = setting(
+        None, "of these, so many for the sake of one vehicle; None: half of most_watched, rounded up", least=1
+    )
+    probation: int = setting(
+        3, "rounds that a vehicle which joins a running fleet answers before a class is watched for its sake", least=0
+    )
     remember: bool = setting(True, "whether remaining samples of suspected vehicles count as they were")
     most_references: int = setting(2, "of methods that read departure-time models, as mpt-x: so many are kept", least=1)
     watch: tuple[int, ...] = ()
@@ -142,6 +148,11 @@ class TrackerSettings:
     def remembers(self) -> bool:
         """`remember`, where the method can."""
         return self.remember and self.speaks is None and not self.asks.cross
+
+    @property
+    def slots(self) -> int:
+        """`most_per_vehicle` as it was resolved."""
+        return (self.capacity + 1) // 2 if self.most_per_vehicle is None else self.most_per_vehicle
 
     @property
     def capacity(self) -> int:

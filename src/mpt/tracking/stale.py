@@ -2,8 +2,9 @@
 
 The server knows where a departed class would be if nobody had a sample of it: p = M_t^T w0 + r_pred, its forecast. Of
 every vehicle's last answer it keeps, for each class with a deposit, the offset: the sum of h - p over its n remaining
-samples. As long as the vehicle is suspected they count as if they had moved as p has, with the sum offset + n p_t. Once
-it answers, its answer counts; once it has departed, nothing of it does, so `grace` bounds how old they get.
+samples. As long as the vehicle is suspected or late they count as if they had moved as p has, with the sum
+offset + n p_t. Once it answers, its answer counts; once it has departed, nothing of it does, so `grace` bounds how old
+they get.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from mpt.core import ClassStatistics, Reconstruction
 from mpt.core.equations import assemble, measured_residual, reliability, span_basis
 from mpt.core.validation import Floats, read_only
 from mpt.tracking.answers import Taken
-from mpt.tracking.roster import Roster
+from mpt.tracking.roster import AWAITED, Roster
 from mpt.tracking.state import Tracked, TrackerState
 
 Offsets = Mapping[str, Mapping[int, Floats]]
@@ -43,21 +44,21 @@ def forecast(made: Reconstruction) -> Floats:
 
 
 def still_known(state: TrackerState, tracked: Mapping[int, Tracked], roster: Roster) -> Offsets:
-    """The offsets of suspected vehicles, of classes whose deposit is still the one that the forecast was made from."""
+    """The offsets of vehicles that did not count, of classes whose deposit is the one their forecast was made from."""
     return {
         v: {
             c: offset
             for c, offset in state.stale_offsets[v].items()
             if c in tracked and tracked[c].since <= roster.members[v].seen
         }
-        for v in roster.having("suspected")
+        for v in roster.having(*AWAITED)
         if v in state.stale_offsets
     }
 
 
 def stale_samples(state: TrackerState, known: Offsets, roster: Roster, c: int) -> StaleSamples | None:
-    """What is known of a class's remaining samples on suspected vehicles; None where there is nothing."""
-    vehicles = [v for v in sorted(known) if c in known[v]]
+    """What is known of a class's remaining samples on suspected and late vehicles; None where there is nothing."""
+    vehicles = [v for v in sorted(known) if c in known[v] and roster.state(v) in ("suspected", "late")]
     if not vehicles:
         return None
     seen = [roster.members[v].seen for v in vehicles]

@@ -18,7 +18,7 @@ from mpt.tracking.answers import Earlier, Snapshot
 from mpt.tracking.book import Shared
 from mpt.tracking.coverage import Coverage, Watch
 from mpt.tracking.errors import FleetError
-from mpt.tracking.roster import Decision, Member, Roster
+from mpt.tracking.roster import AWAITED, Decision, Member, Roster
 from mpt.tracking.settings import TrackerSettings
 
 _KIND = b"T"
@@ -70,8 +70,8 @@ class Tracked:
         return self.deposit.departed
 
     def waits(self, roster: Roster) -> bool:
-        """Whether an owner may be back: it is suspected."""
-        return any(roster.state(v) == "suspected" for v in self.owners)
+        """Whether an owner may be back: it is suspected, or is there and does not count."""
+        return any(roster.state(v) in AWAITED for v in self.owners)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +94,10 @@ class TrackerState:
         outward: the classes that the readout has further out than their prototypes, Eq. (X10): those that nobody trains
             any more and that were reconstructed from cross moments.
         snapshot: the statistics of the last round that somebody answered.
+        trusted: by holder of a watched class that is there and does not count, the snapshot that its last trusted
+            answer is in.
+        orders: how many of the operator's orders have been carried out.
+        refusals: how many answers and updates were refused so far, by reason.
         prototypes: (C, d), the latest; a row of NaN where a class never had one, or is lost.
         made: (C,), the round that each is from; -1 where there is none.
         linear: the readout of a method that gives one; None where prototypes are read out.
@@ -118,6 +122,9 @@ class TrackerState:
     health: Mapping[int, Health] = field(default_factory=dict)
     outward: tuple[int, ...] = ()
     snapshot: Snapshot | None = None
+    trusted: Mapping[str, Snapshot] = field(default_factory=dict)
+    orders: int = 0
+    refusals: Mapping[str, int] = field(default_factory=dict)
     linear: Linear | None = None
     span: Floats | None = None
     origin: Floats | None = None
@@ -191,6 +198,11 @@ def _about(state: TrackerState, tracked: Sequence[Tracked], frame: ClassStatisti
         "settings": dataclasses.asdict(state.settings),
         "round": state.round,
         "members": {v: dataclasses.astuple(m) for v, m in sorted(state.roster.members.items())},
+        "forgotten": state.roster.forgotten,
+        "absences": state.roster.absences,
+        "orders": state.orders,
+        "refusals": dict(sorted(state.refusals.items())),
+        "trusted": sorted(state.trusted),
         "counted": sorted(state.counts),
         "watch": {
             "since": list(state.watch.since.items()),
@@ -220,6 +232,12 @@ def _about(state: TrackerState, tracked: Sequence[Tracked], frame: ClassStatisti
 def _spoken(state: TrackerState, tracked: Sequence[Tracked]) -> list[bytes]:
     """What a method keeps, and the answers that its `depart` would ask for."""
     blocks = [one.method_state for one in tracked if one.method_state is not None]
+    for vehicle in sorted(state.trusted):
+        one = state.trusted[vehicle]
+        earlier = {number: tuple(known) for number, known in one.earlier.items()}
+        further = {key: tuple(shared) for key, shared in one.further.items()}
+        parts = {"round": one.round, "rest": one.rest, "holders": dict(one.holders), "earlier": earlier}
+        blocks.append(method_state.to_bytes({**parts, "further": further}, None))
     for key, shared in sorted(state.snapshot.further.items()) if state.snapshot is not None else ():
         blocks += [key, method_state.to_bytes({"rest": shared.rest, "holders": dict(shared.holders)}, None)]
     return blocks
@@ -227,16 +245,24 @@ def _spoken(state: TrackerState, tracked: Sequence[Tracked]) -> list[bytes]:
 
 def _read_spoken(
     reader: Reader, about: Mapping[str, Any], tracked: list[Tracked], snapshot: Snapshot | None
-) -> Snapshot | None:
-    """What `_spoken` gave: into the classes, and into the snapshot, which is given back."""
+) -> tuple[Snapshot | None, dict[str, Snapshot]]:
+    """What `_spoken` gave: into the classes, and into the snapshot, which is given back with the trusted ones."""
     for i, there in enumerate(about["kept"]):
         if there:
             tracked[i] = dataclasses.replace(tracked[i], method_state=reader.block())
+    trusted = {vehicle: _trusted(reader.block()) for vehicle in about.get("trusted", ())}
     further = dict[bytes, Shared]()
     for _ in range(about["further"]):
         key = reader.block()
         further[key] = Shared(**method_state.from_bytes(reader.block(), None))
-    return snapshot and dataclasses.replace(snapshot, further=further)
+    return snapshot and dataclasses.replace(snapshot, further=further), trusted
+
+
+def _trusted(block: bytes) -> Snapshot:
+    found = method_state.from_bytes(block, None)
+    earlier = {number: Earlier(*known) for number, known in found["earlier"].items()}
+    further = {key: Shared(*known) for key, known in found["further"].items()}
+    return Snapshot(found["round"], found["rest"], found["holders"], earlier, further)
 
 
 def from_bytes(data: bytes | bytearray | memoryview) -> TrackerState:
@@ -287,8 +313,9 @@ def _read(reader: Reader) -> TrackerState:
                 tracked[i] = dataclasses.replace(tracked[i], reference=reference)
         earlier = {number: Earlier(reader.integers(c), reader.exact(c, d)) for number in about["earlier"]}
         snapshot = snapshot and dataclasses.replace(snapshot, earlier=earlier)
+    trusted = dict[str, Snapshot]()
     if reader.flags & _SPOKEN:
-        snapshot = _read_spoken(reader, about, tracked, snapshot)
+        snapshot, trusted = _read_spoken(reader, about, tracked, snapshot)
     linear = Linear(reader.exact(c, d), reader.exact(c)) if reader.flags & _LINEAR else None
     reader.finish()
     watch = about["watch"]
@@ -297,7 +324,11 @@ def _read(reader: Reader) -> TrackerState:
         round=about["round"],
         prototypes=prototypes,
         made=made,
-        roster=Roster({v: Member(*m) for v, m in about["members"].items()}),
+        roster=Roster(
+            {v: Member(*m) for v, m in about["members"].items()},
+            about.get("forgotten", 0),
+            tuple(about.get("absences", ())),
+        ),
         counts=counts,
         watch=Watch(dict(watch["since"]), dict(watch["calm"]), tuple(watch["crowded"])),
         tracked={t.departed: t for t in tracked},
@@ -308,6 +339,9 @@ def _read(reader: Reader) -> TrackerState:
         health={number: Health(*known) for number, known in about.get("health", ())},
         outward=tuple(about.get("outward", ())),
         snapshot=snapshot,
+        trusted=trusted,
+        orders=about.get("orders", 0),
+        refusals=about.get("refusals", {}),
         linear=linear,
         span=span,
         origin=origin,

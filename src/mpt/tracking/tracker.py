@@ -8,7 +8,7 @@
 `docs/reference/fleet.md` has the protocol on a page.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,13 +18,17 @@ from mpt.tracking import state as states
 from mpt.tracking.answers import largest_answer
 from mpt.tracking.dialogue import ClassifierHead
 from mpt.tracking.errors import FleetError
-from mpt.tracking.roster import Roster
-from mpt.tracking.rounds import Heard, More, Outcome, models_needed, questions, take
+from mpt.tracking.intake import Intake
+from mpt.tracking.operator import Order, obey, quarantine
+from mpt.tracking.refusals import counted
+from mpt.tracking.roster import Absent, Decision, Roster
+from mpt.tracking.rounds import Heard, More, Outcome, excluded, models_needed, questions, take
 from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.state import TrackerState
 
 __all__ = ["More", "Outcome", "Tracker"]
 
+MOST_PROBLEMS = 100
 _EMPTY: Mapping[str, int] = {}
 _UNNAMED: Mapping[str, str] = {}
 
@@ -106,29 +110,45 @@ class Tracker:
         """The question without cross moments: all of it, but of the method "mpt-x"."""
         return self.question(round).statistics
 
-    def receive(self, vehicle: str, answer: bytes, *, round: int | None = None) -> None:
+    def receive(self, vehicle: str, answer: bytes, *, round: int | None = None) -> str:
         """A vehicle's answer to the latest question, as it comes; the round is closed by `take`.
+
+        Where the method has no questions of its own the answer is read, merged and forgotten here: why it is refused,
+        or an empty text. Else it is kept, and read by `take`.
 
         Args:
             vehicle: its id.
             answer: what `question.answer`, or `further.answer`, gave there.
             round: the round that it was made for, where the transport knows.
         """
-        heard = self._heard or Heard(self.question())
-        self._heard = heard.receive(vehicle, answer)
-        if round is not None and not heard.later:
-            self._heard = replace(self._heard, rounds={**heard.rounds, vehicle: round})
+        self._heard = (self._heard or self._begun()).receive(vehicle, answer, round)
+        return "" if self._heard.intake is None else self._heard.intake.refused.get(vehicle, "")
 
     def begin(self, round: int | None = None) -> Question:
         """The first question of the next round, or of a later one; what was received and not closed is gone."""
-        self._heard = Heard(self.question(round))
+        self._heard = self._begun(round)
         return self._heard.question
+
+    def _begun(self, round: int | None = None) -> Heard:
+        """A round that nothing has been heard in. Where a method has no questions of its own, answers are not kept."""
+        question = self.question(round)
+        streams = self.settings.speaks is None
+        return Heard(question, intake=Intake(self.settings, question, (), excluded(self.state)) if streams else None)
+
+    @property
+    def answered(self) -> Collection[str]:
+        """The vehicles whose answer to the round's first question has come, and was accepted where it was read."""
+        if self._heard is None:
+            return ()
+        return self._heard.answers.keys() if self._heard.intake is None else self._heard.intake.answered
 
     def take(
         self,
         leaving: Collection[str] = (),
         *,
         absent: Mapping[str, str] = _UNNAMED,
+        late: Mapping[str, str] = _UNNAMED,
+        refused: Mapping[str, str] = _UNNAMED,
         names: Mapping[str, str] = _UNNAMED,
         head: ClassifierHead | None = None,
     ) -> More | Outcome:
@@ -139,10 +159,12 @@ class Tracker:
         Args:
             leaving: vehicles that announced that they leave; where one has answered too, this is its last round.
             absent: why a vehicle did not answer, where the transport knows, for the log.
+            late: vehicles that are there and were not waited for, and why: they have not missed the round.
+            refused: vehicles whose answer the transport has refused, and why: neither have they.
             names: what vehicles are called, where the transport knows, for the log; they are known by their ids.
             head: weight (C, d) and bias (C,) of the round's global model, for methods that read them.
         """
-        heard = (self._heard or Heard(self.question())).told(leaving, absent, names, head)
+        heard = (self._heard or self._begun()).told(leaving, Absent(absent, late, refused), names, head)
         result = take(self.state, heard)
         if isinstance(result, More):
             self._heard = heard.ask(result)
@@ -158,6 +180,8 @@ class Tracker:
         round: int | None = None,
         rounds: Mapping[str, int] = _EMPTY,
         absent: Mapping[str, str] = _UNNAMED,
+        late: Mapping[str, str] = _UNNAMED,
+        refused: Mapping[str, str] = _UNNAMED,
         names: Mapping[str, str] = _UNNAMED,
         head: ClassifierHead | None = None,
         ask: Callable[[More], Mapping[str, bytes]] | None = None,
@@ -173,13 +197,15 @@ class Tracker:
             rounds: the round that an answer was made for, where the transport knows; others are refused. Without it,
                 late answers are known by the origin, which changes with every round that somebody answered.
             absent: why a vehicle did not answer, where the transport knows, for the log.
+            late: vehicles that are there and were not waited for, and why: they have not missed the round.
+            refused: vehicles whose answer the transport has refused, and why: neither have they.
             names: what vehicles are called, where the transport knows, for the log; they are known by their ids.
             head: of the round's global model, for methods that read it.
             ask: asks the vehicles that are named, and gives what came back in time: for methods with several questions.
         """
         heard = Heard(self.question(round), answers, rounds=rounds)
         while True:
-            heard = heard.told(leaving, absent, names, head)
+            heard = heard.told(leaving, Absent(absent, late, refused), names, head)
             result = take(self.state, heard)
             if not isinstance(result, More):
                 break
@@ -190,6 +216,26 @@ class Tracker:
             heard = heard.ask(result, ask(result))
         self._heard, (self.state, outcome) = None, result
         return outcome
+
+    def note(self, problems: Sequence[str]) -> None:
+        """Keep these as the last round's problems, for the status: the first of them, where there are many."""
+        more = len(problems) - MOST_PROBLEMS
+        kept = (*problems[:MOST_PROBLEMS], *([f"and {more} more, which the log has"] if more > 0 else []))
+        self.state = replace(self.state, problems=kept)
+
+    def count_refusals(self, whys: Iterable[str]) -> None:
+        """Count replies that were refused before they came here, by reason."""
+        self.state = replace(self.state, refusals=counted(self.state.refusals, whys))
+
+    def quarantine(self, vehicle: str, why: str) -> tuple[Decision, ...]:
+        """Take a vehicle's answers no more until the operator lets it back; it is there, and has missed nothing."""
+        self.state, decisions = quarantine(self.state, vehicle, why)
+        return decisions
+
+    def obey(self, orders: Iterable[Order]) -> tuple[Decision, ...]:
+        """Carry out what the operator has ordered, and what changed."""
+        self.state, decisions = obey(self.state, orders)
+        return decisions
 
     def approve(self, classes: Collection[int]) -> None:
         """In shadow mode: let the remaining samples of these classes be held out, once they have departed."""

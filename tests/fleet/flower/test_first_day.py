@@ -1,6 +1,7 @@
 """The first day of a fleet whose vehicles have folders of their own: scores, unknown classes, `mpt fleet check`."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -146,8 +147,10 @@ WRONG = {
     "deadline": ("-1", "deadline = -1.0, should be a number of seconds above 0"),
     "grace": ("-1", "grace = -1, should be at least 0"),
     "watch": ('"trukc"', "watch names 'trukc', did you mean truck?"),
+    "loss": ('"fedcl"', "loss: 'fedcl' is none, did you mean fedlc?"),
+    "weights": ('"/nowhere.pt"', "weights: there is no file /nowhere.pt, should be a path from"),
     "backbone": ('"cnn4"', "backbone: 'cnn4' is none, did you mean cnn3?"),
-    "test": ('"folder:/nowhere"', "folder:/nowhere: no folder"),
+    "test": ('"folder:/nowhere"', "folder:/nowhere: no folder /nowhere, should have test/ with a folder per class"),
     "patience": ("0", "patience = 0, should be at least 1"),
     "carry-share": ("7", "carry-share = 7.0, should be a share from 0.05 to 1"),
     "remember": ('"yes"', "remember = 'yes', should be true or false"),
@@ -168,6 +171,33 @@ def test_check_says_what_is_wrong_alone(key):
     value, said = WRONG[key]
     (problem,) = check([f'classes="car,van,truck" image-size=28 {key}={value}']).problems
     assert problem.startswith(said)
+
+
+def test_check_names_the_methods_that_a_fleet_takes():
+    (problem,) = check(['classes="car,van,truck" image-size=28 method="magic"']).problems
+    assert problem.startswith("method: 'magic' is none, should be one of fedavg, ")
+    assert "mpt-x" in problem
+    assert not {"oracle", "oracle-train", "live", "stop-at-departure"} & set(problem.replace(",", " ").split())
+
+
+def test_check_finds_files_of_ones_own_in_the_apps_folder(tmp_path, monkeypatch):
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "mine.py").write_text(
+        "from torch import nn\n\n\ndef small(in_channels, image_size):\n"
+        "    made = nn.Sequential(nn.Flatten(), nn.LazyLinear(4))\n    made.dim = 4\n"
+        "    made(__import__('torch').zeros(1, in_channels, image_size, image_size))\n    return made\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    settings = ['classes="car,van,truck" image-size=28 backbone="mine.py:small"']
+    assert "there is no file mine.py" in check(settings).problems[0]
+    assert check(settings, Path("app")).problems == ()
+    assert check(settings, Path("nowhere")).problems[0].startswith("app: there is no folder nowhere")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc")
+def test_check_tries_whether_the_state_can_be_made():
+    (problem,) = check(['classes="car,van,truck" image-size=28 state="/proc/mpt/state"']).problems
+    assert problem == "state: /proc/mpt/state cannot be made, this user cannot write to /proc"
 
 
 def test_every_setting_can_be_set_and_is_listed():

@@ -24,6 +24,9 @@ def test_a_toml_file(tmp_path):
         given([str(path)], "config")
     with pytest.raises(FleetError, match=r"none\.toml cannot be read"):
         given([str(tmp_path / "none.toml")], "config")
+    path.write_text('classes = ["car", "van"]\n')
+    with pytest.raises(FleetError, match=r'run\.toml: classes is a list, should be a text: classes = "car,van"'):
+        given([str(path)], "config")
     with pytest.raises(FleetError, match="should stand alone"):
         given(["a=1", str(path)], "config")
 
@@ -32,6 +35,7 @@ def test_a_toml_file(tmp_path):
     ("text", "message"),
     [
         ("nonsense", "'nonsense' is no setting, should be key=value"),
+        ("run.yaml", "run.yaml, a settings file should end in .toml"),
         ("num-rounds = 100", "'num-rounds' is no setting"),
         ("a=1 a=2", "a is given twice, 1 and 2"),
         ("dataset=folder:/data", "dataset = folder:/data, should be a number, true, false, or a text in quotes"),

@@ -89,7 +89,7 @@ def pickled():
         (reply_with(model=ConfigRecord({})), "model is not an array record"),
         (reply_with(model=ArrayRecord({"weight": Array(MODEL["weight"])})), "seen is missing"),
         (reply_with(model=huge()), "weight has 10000 bytes, should have 24"),
-        (reply_with(model=pickled()), "weight cannot be read"),
+        (reply_with(model=pickled()), "weight is no .npy array"),
         (
             reply_with(
                 model=ArrayRecord({"weight": Array(np.zeros((3, 2), np.float32)), "seen": Array(MODEL["seen"])})

@@ -64,10 +64,11 @@ def test_a_new_release_resumes_and_says_so(tmp_path, monkeypatch):
 
 def test_a_setting_that_an_older_release_did_not_have_is_said(tmp_path):
     run(tmp_path, num_rounds=1)
-    payload = dict(open_store(tmp_path).latest().payload)
+    store = open_store(tmp_path)
+    payload = dict(store.latest().payload)
     key = json.loads(payload["key"])
     del key["ridge"]
-    open_store(tmp_path).save(1, {**payload, "key": json.dumps(key).encode()})
+    store.save(1, {**payload, "key": json.dumps(key).encode()})
     run(tmp_path)
     assert resumed(tmp_path).endswith("; settings that only one of both knows: ridge")
     with pytest.raises(FleetError, match=r"it holds a fleet with lr 0\.01, not 0\.5"):
@@ -106,3 +107,19 @@ def test_vehicles_minimise_what_the_method_says_or_else_the_configuration():
     assert loss_of(AppConfig(method="fedlc")) == "fedlc"
     with pytest.raises(FleetError, match=r"loss: 'fedcl' is none, did you mean fedlc\?"):
         loss_of(AppConfig(loss="fedcl"))
+
+
+def test_a_deployment_does_not_believe_vehicles_who_they_are(tmp_path):
+    from flwr.superlink.grid import HttpGrid
+    from flwr.superlink.grid.inmemory_grid import InMemoryGrid
+
+    def attempt(grid, ids):
+        serve(AppConfig(**{**SETTINGS, "dataset": "no such"}, vehicle_ids=ids, state=str(tmp_path / "state")), grid)
+
+    said = r'^config: vehicle-ids = "partition" in a deployment, where any .* another; it is .*, should be "node"$'
+    with pytest.raises(FleetError, match=said):
+        attempt(HttpGrid(token="a token"), "partition")
+    assert not (tmp_path / "state").exists()
+    for grid, ids in ((HttpGrid(token="a token"), "node"), (object.__new__(InMemoryGrid), "partition")):
+        with pytest.raises(mpt.MptError, match="no such"):
+            attempt(grid, ids)

@@ -25,6 +25,7 @@ from mpt.fleet.flower.supernode import ENDED, NO_GOODBYE, SuperNode, free_port, 
 from mpt.fleet.leave import QUIET, LeaveFile
 
 ROOT = Path(__file__).parents[3]
+PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class Standing(SuperNode):
 @pytest.fixture
 def key(tmp_path):
     path = tmp_path / "vehicle.key"
-    path.write_text("a key")
+    path.write_text(PRIVATE)
     return path
 
 
@@ -221,11 +222,13 @@ def test_the_supernode_is_told_where_to_look(key, tmp_path):
     )
     elsewhere = SuperNode(superlink="a:1", key=key, node_config='dataset="road"', images_path=tmp_path / "kept")
     assert f'images-file="{tmp_path / "kept"}"' in elsewhere.command()[-1]
-    assert "--insecure" in SuperNode(superlink="a:1", key=key).command()
+    assert "--insecure" in SuperNode(superlink="a:1", key=key, node_config='dataset="road"').command()
+    own_app = SuperNode(superlink="[::1]:9092", key=key, node_config='own-settings="city" city="Ulm"')
+    assert own_app.command()[-1].startswith("own-settings"), "an app of one's own knows where its samples are"
 
 
 def test_files_may_be_named_in_the_node_config_or_by_options_but_not_by_both(key, tmp_path):
-    config = f'leave-file="{tmp_path / "leave"}" images-file="{tmp_path / "images"}"'
+    config = f'dataset="road" leave-file="{tmp_path / "leave"}" images-file="{tmp_path / "images"}"'
     made = SuperNode(superlink="a:1", key=key, node_config=config)
     assert made.leave_file.path == tmp_path / "leave"
     assert made.command()[-1] == config
@@ -240,6 +243,15 @@ def test_what_is_missing_is_said(key, tmp_path):
         SuperNode(superlink="a:1", key=tmp_path / "none").command()
     with pytest.raises(FleetError, match=r"root-certificates: .* is no file"):
         SuperNode(superlink="a:1", key=key, root_certificates=tmp_path / "none").command()
+    with pytest.raises(FleetError, match="node config: names no dataset, so the vehicle could answer in no round"):
+        SuperNode(superlink="a:1", key=key, node_config="min-samples=5").command()
+    for address in ("localhost", "https://fleet.example.com:8000", "a:b", "a: 1"):
+        with pytest.raises(FleetError, match=r"superlink: '.*', should be host:port"):
+            SuperNode(superlink=address, key=key, node_config='dataset="road"').command()
+    public = key.with_name("vehicle.key.pub")
+    public.write_text("ecdsa-sha2-nistp384 AAAA")
+    with pytest.raises(FleetError, match=r"vehicle\.key\.pub is no private key, should be .*, perhaps .*vehicle\.key;"):
+        SuperNode(superlink="a:1", key=public, node_config='dataset="road"').command()
 
 
 @pytest.mark.parametrize(
@@ -257,7 +269,7 @@ def test_what_is_missing_is_said(key, tmp_path):
     ],
 )
 def test_the_command_says_what_is_wrong(arguments, said, tmp_path):
-    (tmp_path / "key").write_text("a key")
+    (tmp_path / "key").write_text(PRIVATE)
     where = ["--superlink", "a:1", "--insecure", "--key", str(tmp_path / "key")] if "--node-config" in arguments else []
     done = subprocess.run(
         [sys.executable, "-m", "mpt", "vehicle", *where, *arguments],

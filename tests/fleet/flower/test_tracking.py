@@ -12,9 +12,9 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
 from mpt.fleet import FleetError, Tracker, open_store
-from mpt.fleet.approve import approve
 from mpt.fleet.flower.mods import HELD_OUT, answer_statistics, held_out
 from mpt.fleet.flower.tracking import Tracking, ask_statistics
+from mpt.fleet.operate import approve
 from mpt.fleet.status import read_status
 from tests.fleet.flower.grids import DirectGrid, identified
 from tests.tracking.fleets import RARE, C, D, paper_fleet, tracker, whats
@@ -134,6 +134,26 @@ def test_a_store_ahead_of_its_tracker_is_refused(tmp_path):
     with pytest.raises(FleetError, match="it holds round 2, so one that is at round 0 would undo it"):
         Tracking(App().grid(), tracker(), store=store)
     assert Tracking(App().grid(), Tracker.from_bytes(store.latest().payload["tracker"]), store=store).tracker.round == 2
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_two_trackings_do_not_write_to_one_place(shared, tmp_path):
+    store = open_store(tmp_path)
+    first = Tracking(App().grid(), tracker(), store=store)
+    second = Tracking(App().grid(), tracker(), store=store if shared else open_store(tmp_path))
+    first(1, model(1))
+    kept = open_store(tmp_path).latest()
+    with pytest.raises(FleetError, match="it holds round 1, so one that is at round 0 would undo it"):
+        second(1, model(1))
+    assert (open_store(tmp_path).latest(), second.outcome) == (kept, None)
+    first(2, model(2))
+
+
+def test_a_reference_model_in_the_store_that_is_wrong_is_one_sentence(tmp_path):
+    store = open_store(tmp_path)
+    store.save(0, {"tracker": tracker().to_bytes(), "model of round 0": b"nonsense"})
+    with pytest.raises(FleetError, match=r"the part 'model of round 0' of round 0 is wrong \(.*; mpt fleet rollback"):
+        Tracking(App().grid(), tracker(), store=store)
 
 
 def test_from_a_loop_of_ones_own(tmp_path):

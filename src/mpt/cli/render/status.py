@@ -13,7 +13,8 @@ def print_status(found: Status, most: int | None) -> None:
     when = f"after round {found.round}{f', {found.time}' if found.time else ''}"
     scored = "" if found.accuracy is None else f", accuracy {found.accuracy:.3f}"
     states = [v.state for v in found.vehicles]
-    counted = ", ".join(f"{states.count(state):,} {state}" for state in STATES)
+    always = ("present", "suspected", "departed")
+    counted = ", ".join(f"{states.count(s):,} {s}" for s in STATES if s in always or s in states)
     named = any(v.name for v in found.vehicles)
     rows = sorted(found.vehicles, key=lambda v: v.state == "present")
     columns = ["vehicle", *(["id"] if named else []), "state", "since round", "seen in round", "samples"]
@@ -24,6 +25,7 @@ def print_status(found: Status, most: int | None) -> None:
         add_row(vehicles, *who, v.state, v.since, v.seen, "" if v.samples is None else v.samples)
     show(vehicles)
     _left_out(len(rows), most, "vehicles")
+    _print_uncounted(found, most)
     scores = found.accuracy is not None
     classes = plain_table(
         "class", *(["F1"] if scores else []), "samples", "largest share", "on vehicle", "watched since", title=" "
@@ -41,6 +43,20 @@ def print_status(found: Status, most: int | None) -> None:
             add_row(problems, problem)
         show(problems)
         _left_out(len(found.problems), most, "problems")
+
+
+def _print_uncounted(found: Status, most: int | None) -> None:
+    """The vehicles whose answers do not count, and why; and how many replies were refused so far."""
+    rows = [v for v in found.vehicles if v.why]
+    if rows:
+        table = plain_table("does not count", "state", "why", title=" ")
+        for v in rows[:most]:
+            add_row(table, v.name or v.vehicle, v.state, v.why)
+        show(table)
+        _left_out(len(rows), most, "vehicles")
+    if found.refusals:
+        counted = ", ".join(f"{times:,} {reason}" for reason, times in sorted(found.refusals.items()))
+        say(f"\nreplies refused since the fleet began: {counted}")
 
 
 def _print_shadow(found: Status) -> None:

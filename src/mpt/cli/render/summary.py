@@ -15,6 +15,8 @@ def print_summary(figures: Figures, dataset: str) -> None:
     show(summary_table(figures, dataset))
     if figures.mean_over:
         prose(f"mean after: F1 over {figures.mean_over}")
+    if len(figures.seeds) > 1:
+        prose(f"±: standard deviation over {len(figures.seeds)} seeds")
     prose(f"bytes: {figures.costs_over}")
     for sentence in missing_prototypes(figures):
         note(sentence)

@@ -1,17 +1,17 @@
 """`mpt fleet check`: what `flwr run` would do with these settings, before anything is started."""
 
-import json
 import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from mpt.base.files import LockedError, exclusive_lock
+from mpt.base.files import LockedError, exclusive_lock, importable
 from mpt.data import DataError, load_test
 from mpt.data.encoded import SMALLEST_SIDE
+from mpt.fleet.checkpoint import json_object, read_part
 from mpt.fleet.exchange import nbytes
 from mpt.fleet.flower.config import AppConfig, examined, names
 from mpt.fleet.flower.given import given
@@ -20,6 +20,8 @@ from mpt.fleet.server import differing
 from mpt.fleet.store import SqliteStore, open_store
 from mpt.fleet.vehicle import arrays
 from mpt.learning import LearningError
+from mpt.learning.losses import find_loss
+from mpt.learning.weights_file import known_by as weights_known_by
 from mpt.methods import MethodError, find_on_fleet, find_training
 from mpt.scenario import PlanError, parse_events
 from mpt.tracking.errors import FleetError
@@ -44,18 +46,29 @@ class _StateLockedError(FleetError):
     """Another server writes to the state folder."""
 
 
-def check(texts: Sequence[str]) -> Checked:
+def check(texts: Sequence[str], app: Path = Path()) -> Checked:
     """Hold settings, as after `flwr run -c`, against everything that can be known on this machine.
 
-    The model is built, the data that the server needs are loaded, and the state is looked at, without changing it. All
-    that is wrong is said at once; where a setting is wrong the others are still looked at.
+    The model is built, the data that the server needs are loaded, and the state is looked at, without changing it.
+    Where a setting is wrong the others are still looked at, so that most of what is wrong is said at once.
+
+    Args:
+        texts: the settings.
+        app: the app's folder, in which files of the user's own are looked for, as Flower finds them.
     """
+    if not app.is_dir():
+        return Checked((f"app: there is no folder {app}, should be the one that flwr run is given",))
+    with importable(app.resolve()):
+        return _check(texts)
+
+
+def _check(texts: Sequence[str]) -> Checked:
     try:
         chosen, problems = examined(given(texts, "config"))
     except FleetError as error:
         return Checked((str(error),))
     config = AppConfig(**chosen)
-    parts = (_scenario, _method, _prepared, _kept if not problems else _place)
+    parts = (_scenario, _method, _loss, _weights, _prepared, _kept if not problems else _place)
     found, notes, taken = list(problems), list[str](), False
     for part in (*parts, _test_set):
         try:
@@ -96,6 +109,19 @@ def _method(config: AppConfig) -> list[str]:
     loss = loss_of(config)
     with_loss = "" if loss == AppConfig.loss else f", all with the loss {loss}"
     return [f"method {config.method}: remaining samples of departed classes are {said}{with_loss}"]
+
+
+def _loss(config: AppConfig) -> list[str]:
+    """It can be had, also where the method is wrong."""
+    find_loss(config.loss)
+    return []
+
+
+def _weights(config: AppConfig) -> list[str]:
+    """The file can be read, also where the backbone is wrong and nothing is loaded."""
+    if config.weights:
+        weights_known_by(config.weights)
+    return []
 
 
 def _prepared(config: AppConfig) -> list[str]:
@@ -147,12 +173,21 @@ def _place(config: AppConfig) -> list[str]:
     place = _folder(config)
     if not place.exists():
         above = next(folder for folder in place.absolute().parents if folder.exists())
-        if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        if not _writable(above):
             raise FleetError(f"state: {place} cannot be made, this user cannot write to {above}")
         return [f"state: {place} is not there yet and will be made: the fleet begins with round 1"]
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         raise FleetError(f"state: this user cannot write to {place}, should be a folder of its own")
     return []
+
+
+def _writable(folder: Path) -> bool:
+    """Whether a file can be made there; a nameless one is, since /proc and the like only say that it could."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def _folder(config: AppConfig) -> Path:
@@ -167,10 +202,9 @@ def _kept(config: AppConfig) -> list[str]:
     place, found = _folder(config), open_store(config.state).latest()
     if found is None:
         return [f"state: {place} holds no checkpoint: the fleet begins with round 1", *_taken(place)]
-    try:
-        key: dict[str, Any] = json.loads(found.payload["key"])
-    except (KeyError, ValueError):
-        raise FleetError(f"state: round {found.round} in {place} is not a server's, give another place") from None
+    if "key" not in found.payload:
+        raise FleetError(f"state: round {found.round} in {place} is not a server's, give another place")
+    key = read_part(found, "key", json_object)
     if wrong := differing(key, key_of(config, prepare(config))):
         raise FleetError(wrong)
     if found.round >= config.num_rounds:

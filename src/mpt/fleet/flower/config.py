@@ -64,6 +64,8 @@ class AppConfig:
     state: str = setting("", "the server's state: a folder, or sqlite:PATH; empty: nothing survives the server")
     deadline: float = like(RoundPolicy, "deadline")
     quorum: float = like(RoundPolicy, "quorum")
+    tail: float = like(RoundPolicy, "tail")
+    tail_seconds: float = like(RoundPolicy, "tail_seconds")
     min_vehicles: int = like(RoundPolicy, "min_vehicles")
     timeout: float = like(RoundPolicy, "timeout")
     max_attempts: int = like(RoundPolicy, "max_attempts")
@@ -85,6 +87,10 @@ class AppConfig:
     carry_share: float = like(TrackerSettings, "carry_share")
     remember: bool = like(TrackerSettings, "remember")
     most_watched: int = setting(-1, "so many classes may be watched; -1: half of them", least=-1)
+    most_per_vehicle: int = setting(
+        0, "of these, so many for the sake of one vehicle; 0: half of most-watched, rounded up", least=0
+    )
+    probation: int = like(TrackerSettings, "probation")
     most_references: int = like(TrackerSettings, "most_references")
     watch: str = setting("", "classes watched from the first round on, names with commas between")
     shadow: bool = like(TrackerSettings, "shadow")
@@ -128,6 +134,7 @@ class AppConfig:
         chosen = _shared(self, TrackerSettings) | {
             "release_share": self.release_share or None,
             "most_watched": None if self.most_watched < 0 else self.most_watched,
+            "most_per_vehicle": self.most_per_vehicle or None,
             "watch": tuple(classes.index(name) for name in names(self.watch)),
         }
         return TrackerSettings(num_classes=len(classes), dim=dim, class_names=classes, **chosen)

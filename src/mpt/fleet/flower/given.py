@@ -13,6 +13,7 @@ from mpt.tracking.errors import FleetError
 
 _PAIR = re.compile(r"(\S+?)=(\'[^\']*\'|\"[^\"]*\"|\S+)")
 """What Flower takes for a setting; it passes over everything else in silence."""
+_OTHER_FILES = {".cfg", ".conf", ".ini", ".json", ".txt", ".yaml", ".yml"}
 
 
 def given(texts: Sequence[str], what: str) -> dict[str, Any]:
@@ -32,6 +33,8 @@ def given(texts: Sequence[str], what: str) -> dict[str, Any]:
         if text.endswith(".toml"):
             raise FleetError(f"{what}: {text} beside others, should stand alone")
         for word in _PAIR.sub("", text).split():
+            if Path(word).suffix.lower() in _OTHER_FILES or Path(word).is_file():
+                raise FleetError(f"{what}: {word}, a settings file should end in .toml")
             raise FleetError(f'{what}: {word!r} is no setting, should be key=value or key="text", without spaces at =')
         for key, value in _PAIR.findall(text):
             if key.startswith(",") or value.endswith(","):
@@ -52,7 +55,10 @@ def given(texts: Sequence[str], what: str) -> dict[str, Any]:
 
 def _from_file(path: Path, what: str) -> dict[str, Any]:
     try:
-        tomllib.loads(path.read_text(encoding="utf-8"))
+        for key, value in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            if isinstance(value, list):
+                text = ",".join(map(str, value))
+                raise FleetError(f'{what}: {path}: {key} is a list, should be a text: {key} = "{text}"')
         return dict(parse_config_args([str(path)]))
     except OSError as error:
         raise FleetError(f"{what}: {path} cannot be read ({error.strerror})") from None

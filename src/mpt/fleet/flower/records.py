@@ -1,5 +1,6 @@
 """Questions and replies as Flower's records, and back. Sizes are checked before anything is parsed."""
 
+import io
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,10 @@ MOST_UNKNOWN, LONGEST_NAME = 20, 200
 """Of the classes that are left out on a vehicle, so many are said."""
 _HEADER = 1024
 """Bytes that a .npy header may add to an array's data."""
+
+
+class AbsentError(FleetError):
+    """A simulated vehicle sends this in place of nothing."""
 
 
 def ask_content(ask: Ask) -> RecordDict:
@@ -110,7 +115,7 @@ def read_reply(content: RecordDict, like: Arrays, largest_answer: int, vehicle: 
     """
     config = _config(content, REPLY)
     if config.get("absent"):
-        raise FleetError("a simulated vehicle that is absent")
+        raise AbsentError("a simulated vehicle that is absent")
     name = vehicle if vehicle is not None else config.get("vehicle")
     if not isinstance(name, str):
         raise FleetError(f"vehicle: {name!r}, should be a string")
@@ -140,22 +145,29 @@ def _update(record: ArrayRecord, like: Arrays) -> dict[str, NDArray[Any]]:
     if record.keys() != like.keys():
         name = min(set(record) ^ set(like))
         raise FleetError(f"model: {name} is {'missing' if name in like else 'not one of its entries'}")
-    for name, expected in like.items():
-        if len(record[name].data) > expected.nbytes + _HEADER:
-            raise FleetError(f"model: {name} has {len(record[name].data)} bytes, should have {expected.nbytes}")
-    update = {}
-    for name, expected in like.items():
-        try:
-            array = record[name].numpy()
-        except (ValueError, TypeError, EOFError) as error:
-            raise FleetError(f"model: {name} cannot be read ({error})") from None
-        if (array.shape, array.dtype) != (expected.shape, expected.dtype):
-            raise FleetError(
-                f"model: {name} is {array.dtype} of shape {array.shape}, should be {expected.dtype} of shape "
-                f"{expected.shape}"
-            )
-        update[name] = array
-    return update
+    return {name: _array(record[name], name, expected) for name, expected in like.items()}
+
+
+def _array(array: Array, name: str, expected: NDArray[Any]) -> NDArray[Any]:
+    """One array of an update; what its header says is compared before anything is read, and nothing is unpickled."""
+    data = array.data
+    if not isinstance(data, bytes) or len(data) > expected.nbytes + _HEADER:
+        raise FleetError(f"model: {name} has {len(data)} bytes, should have {expected.nbytes}")
+    stream = io.BytesIO(data[: _HEADER + 128])
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        shape, fortran, dtype = read(stream, max_header_size=_HEADER)
+    except Exception as error:
+        raise FleetError(f"model: {name} is no .npy array ({type(error).__name__}: {error})") from None
+    if (shape, dtype) != (expected.shape, expected.dtype):
+        raise FleetError(
+            f"model: {name} is {dtype} of shape {shape}, should be {expected.dtype} of shape {expected.shape}"
+        )
+    if len(data) - stream.tell() != expected.nbytes:
+        raise FleetError(f"model: {name} has {len(data) - stream.tell()} bytes, should have {expected.nbytes}")
+    flat = np.frombuffer(data, dtype, offset=stream.tell())
+    return flat.reshape(shape, order="F" if fortran else "C")
 
 
 def _unknown(config: ConfigRecord) -> dict[str, int]:

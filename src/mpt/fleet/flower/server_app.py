@@ -30,9 +30,12 @@ from mpt.tracking.tracker import Tracker
 from mpt.version import __version__
 
 _MAY_CHANGE = (
-    *("num_rounds", "state", "deadline", "quorum", "min_vehicles", "timeout", "max_attempts", "events", "fail", "test"),
+    *("num_rounds", "state", "deadline", "quorum", "tail", "tail_seconds", "min_vehicles", "timeout", "max_attempts"),
+    *("events", "fail", "test"),
 )
 """What may differ between a run and the one that resumes it."""
+_SIMULATED = ("InMemoryGrid",)
+"""Flower's grids in which all vehicles are simulated, by name."""
 
 
 def server_app(after: Callable[[Finished], None] | None = None, **defaults: Any) -> ServerApp:
@@ -53,6 +56,7 @@ def server_app(after: Callable[[Finished], None] | None = None, **defaults: Any)
 
 def serve(config: AppConfig, grid: Grid, after: Callable[[Finished], None] | None = None) -> None:
     """All rounds, from where the state folder left off."""
+    _check_ids(config, grid)
     folder = folder_of(config)
     with ExitStack() as stack:
         if folder is not None:
@@ -61,6 +65,20 @@ def serve(config: AppConfig, grid: Grid, after: Callable[[Finished], None] | Non
             except LockedError:
                 raise FleetError(f"state: another server writes to {folder}; stop it first, or give another") from None
         _serve(config, grid, folder, after)
+
+
+def _check_ids(config: AppConfig, grid: Grid) -> None:
+    """Refuse to believe vehicles that are not simulated what they call themselves.
+
+    Flower's grids are told apart by name: their modules move between releases. A grid of Flower's that is not known is
+    taken for a deployment's.
+    """
+    flowers = type(grid).__module__.partition(".")[0] == "flwr"
+    if config.vehicle_ids == "partition" and flowers and type(grid).__name__ not in _SIMULATED:
+        raise FleetError(
+            'config: vehicle-ids = "partition" in a deployment, where any vehicle could answer in the name of another; '
+            'it is for simulations, should be "node"'
+        )
 
 
 def _serve(config: AppConfig, grid: Grid, folder: Path | None, after: Callable[[Finished], None] | None) -> None:
@@ -74,7 +92,7 @@ def _serve(config: AppConfig, grid: Grid, folder: Path | None, after: Callable[[
         line = summary(finished, ready)
         _say(sentence(line, config))
         if folder is not None:
-            append(folder / "rounds.jsonl", json.dumps(line) + "\n")
+            append(folder / "rounds.jsonl", json.dumps(line) + "\n", rotate=True)
         return {name: line[name] for name in ("accuracy", "f1") if name in line}
 
     server = server_of(config, ready, grid)

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import shlex
 import signal
 import socket
@@ -28,6 +29,7 @@ PAUSE = 0.2
 PR_SET_PDEATHSIG = 1
 NO_GOODBYE = 75
 """Exit code of a vehicle that has left without telling the server."""
+_ADDRESS = re.compile(r"(\[[^\]\s]+\]|[^:/\s]+):\d{1,5}")
 ENDED = 1
 """Exit code of a vehicle whose SuperNode ended by itself, with 0 as where the SuperLink refuses it."""
 
@@ -68,18 +70,33 @@ class SuperNode:
         """The node config, checked."""
         return NodeConfig.of(given([self.node_config], "node config"))
 
+    @property
+    def own_settings(self) -> bool:
+        """Whether the node config has settings for an app of the user's own."""
+        return "own-settings" in given([self.node_config], "node config")
+
     def command(self) -> list[str]:
         """The SuperNode's."""
+        if not _ADDRESS.fullmatch(self.superlink):
+            raise FleetError(f"superlink: {self.superlink!r}, should be host:port, such as fleet.example.com:8000")
         if not self.key.is_file():
             raise FleetError(f"key: {self.key} is no file, should be the vehicle's private key (ssh-keygen makes one)")
         if not os.access(self.key, os.R_OK):
             raise FleetError(f"key: {self.key} cannot be read, should be readable by the vehicle's user")
+        if b"PRIVATE KEY-----" not in self.key.read_bytes()[:200]:
+            other = f", perhaps {self.key.with_suffix('')}" if self.key.suffix == ".pub" else ""
+            raise FleetError(f"key: {self.key} is no private key, should be the vehicle's{other}; ssh-keygen makes one")
         if self.root_certificates is not None and not self.root_certificates.is_file():
             raise FleetError(f"root-certificates: {self.root_certificates} is no file")
         secure = (
             ["--insecure"] if self.root_certificates is None else ["--root-certificates", str(self.root_certificates)]
         )
         settings, config = self.settings, self.node_config
+        if settings.dataset is None and settings.partition_id is None and not self.own_settings:
+            raise FleetError(
+                "node config: names no dataset, so the vehicle could answer in no round; should have "
+                'dataset="folder:/data", or own-settings where an app of your own finds its samples'
+            )
         for name, here, there in (
             ("leave-file", self.leave_path, settings.leave_file),
             ("images-file", self.images_path, settings.images_file),

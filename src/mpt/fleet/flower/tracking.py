@@ -7,6 +7,7 @@
 `mpt.fleet.flower.mods` is the vehicle's side. Neither needs torch.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -14,20 +15,24 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp import Grid
 
-from mpt.fleet.approvals import take_approvals
+from mpt.base.errors import MptError
 from mpt.fleet.exchange import Ask, Failure, Farewells, Node, Reply
 from mpt.fleet.flower.mods import HELD_OUT
 from mpt.fleet.flower.records import arrays_of
 from mpt.fleet.flower.transport import FlowerTransport, Ids
 from mpt.fleet.log import DecisionLog
-from mpt.fleet.reference_models import ReferenceModels, kept_in
+from mpt.fleet.orders import take_orders
+from mpt.fleet.patience import Patience
+from mpt.fleet.policy import RoundPolicy
+from mpt.fleet.reference_models import ReferenceModels, models_in
 from mpt.fleet.store import TRACKER, Store, refuse_if_ahead
 from mpt.methods import find_training
 from mpt.tracking.errors import FleetError
-from mpt.tracking.roster import Decision, check_id, titled
+from mpt.tracking.roster import UNHEARD, Decision, check_id, line, titled
 from mpt.tracking.state import TrackerState
 from mpt.tracking.tracker import More, Outcome, Tracker
 
+_THERE = ("present", "suspected", *UNHEARD)
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 """The `evaluate_fn` of Flower's strategies."""
 
@@ -43,6 +48,7 @@ def ask_statistics(
     farewells: Farewells | None = None,
     models: ReferenceModels | None = None,
     head: tuple[str, str] | None = None,
+    waiting: dict[str, float] | None = None,
 ) -> Outcome:
     """Ask every vehicle for its statistics under the new global model, and close the round in the tracker.
 
@@ -50,12 +56,14 @@ def ask_statistics(
         grid: Flower's.
         tracker: changed.
         arrays: the global model, after the round's aggregation.
-        deadline: seconds that vehicles have; whoever has not answered then did not.
+        deadline: seconds that vehicles have; once half of them have answered the others have as long again, and whoever
+            is cut off then is late.
         round: default: the one after the tracker's last.
         ids: by what vehicles are known; see `FlowerTransport`.
         farewells: who has said goodbye in earlier calls; they are not asked before their node is started again.
         models: the global models that are needed again, one value for all calls; the method "mpt-x" has to have it.
         head: the names, in `arrays`, of the last layer's weight and bias, for methods that read them.
+        waiting: since when nodes have not replied, one value for all calls: these are not waited for.
     """
     if tracker.settings.asks.models and models is None:
         raise FleetError(
@@ -63,102 +71,100 @@ def ask_statistics(
         )
     known, gone = models or ReferenceModels(), farewells or Farewells()
     transport = FlowerTransport(grid, ids, restarts=ids == "node")
-    online = gone.open(transport.nodes())
-    model = arrays_of(arrays)
+    banned = tracker.roster.having("banned")
+    online = {node: info for node, info in gone.open(transport.nodes()).items() if node not in banned}
+    model, policy = arrays_of(arrays), RoundPolicy(deadline=deadline)
+    tracker.begin(round)
     ask = known.question(tracker, model, online, round)
-    heard = _ask(transport, ask, online, deadline)
-    leaving, later = set[str](), list[_Heard]()
-    _say_goodbye(heard, gone, leaving)
-
-    def ask_on(more: More) -> dict[str, bytes]:
-        there = {heard.nodes[v]: online[heard.nodes[v]] for v in more.vehicles}
-        later.append(_ask(transport, known.question(tracker, model, there, round, more), there, deadline))
-        _say_goodbye(later[-1], gone, leaving)
-        return later[-1].answers
-
-    lost = {v: "it could not be reached" for v in tracker.roster.having("present", "suspected") if v not in online}
-    outcome = tracker.close(
-        heard.answers,
-        leaving,
-        round=ask.round,
-        rounds={vehicle: reply.round for vehicle, reply in heard.replies.items()},
-        absent={**lost, **heard.failed} if ids == "node" else {},
-        names={vehicle: online[node].name for vehicle, node in heard.nodes.items() if online[node].name},
-        head=None if head is None else (model[head[0]], model[head[1]]),
-        ask=ask_on,
-    )
-    known.nodes |= heard.nodes
+    spoken = [_Heard(tracker, online, gone, {} if waiting is None else waiting)]
+    spoken[0].ask(transport, ask, policy)
+    lost = {v: "it could not be reached" for v in tracker.roster.having(*_THERE) if v not in online}
+    first, by_node = spoken[0], ids == "node"
+    while True:
+        result = tracker.take(
+            {v for one in spoken for v in one.leaving},
+            absent={**lost, **first.failed} if by_node else {},
+            late=first.late if by_node else {},
+            refused=first.refused if by_node else {},
+            names={vehicle: online[node].name for vehicle, node in first.nodes.items() if online[node].name},
+            head=None if head is None else (model[head[0]], model[head[1]]),
+        )
+        if not isinstance(result, More):
+            break
+        there = {first.nodes[v]: online[first.nodes[v]] for v in result.vehicles}
+        spoken.append(_Heard(tracker, there, gone, first.waiting))
+        spoken[-1].ask(transport, known.question(tracker, model, there, round, result), policy)
+    known.nodes |= first.nodes
     known.keep(tracker, ask.model)
     wrong = tuple(
-        Decision(ask.round, "failed", node, (), why, online[node].name)
-        for one in (heard, *later)
-        for node, why in sorted(one.failed.items())
+        Decision(ask.round, what, node, (), why, online[node].name)
+        for one in spoken
+        for what, whys in (("failed", one.failed), ("refused", one.refused))
+        for node, why in sorted(whys.items())
     )
-    said = (*(f"node {titled(d.vehicle, d.name)}: {d.why}" for d in wrong), *outcome.problems)
-    tracker.state = replace(tracker.state, problems=said)
-    return replace(outcome, problems=said, decisions=(*wrong, *outcome.decisions))
-
-
-def _ask(transport: FlowerTransport, ask: Ask, online: Mapping[str, Node], deadline: float) -> "_Heard":
-    """What comes back of one question."""
-    heard = _Heard(online, set(online))
-    for node, reply in transport.ask(ask, sorted(online), deadline):
-        heard.take(node, reply)
-    for node in sorted(heard.silent):
-        heard.fail(node, "no reply within the deadline")
-    return heard
-
-
-def _say_goodbye(heard: "_Heard", gone: Farewells, leaving: set[str]) -> None:
-    """Note who leaves."""
-    for vehicle, reply in heard.replies.items():
-        if reply.leaving:
-            leaving.add(vehicle)
-            gone.say(heard.nodes[vehicle], heard.online[heard.nodes[vehicle]])
+    tracker.count_refusals(d.why for d in wrong if d.what == "refused")
+    said = (*(f"node {titled(d.vehicle, d.name)}: {d.why}" for d in wrong), *result.problems)
+    tracker.note(said)
+    return replace(result, problems=said, decisions=(*wrong, *result.decisions))
 
 
 @dataclass
 class _Heard:
-    """What has come back in a round.
+    """What has come back of one question. Answers go to the tracker, and are not kept here.
 
     Attributes:
+        tracker: takes answers.
         online: the nodes that were asked.
-        silent: those that have not replied yet.
-        replies: by vehicle.
+        gone: takes goodbyes.
+        waiting: since when nodes have not replied.
         nodes: where each vehicle replied from.
-        failed: why there is no reply, by node.
+        leaving: vehicles that leave.
+        failed, late, refused: why there is no reply that counts, by node.
     """
 
+    tracker: Tracker
     online: Mapping[str, Node]
-    silent: set[str]
-    replies: dict[str, Reply] = field(default_factory=dict)
+    gone: Farewells
+    waiting: dict[str, float]
     nodes: dict[str, str] = field(default_factory=dict)
+    leaving: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
+    late: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
 
-    def take(self, node: str, reply: Reply | Failure) -> None:
-        """One that has come."""
-        self.silent.discard(node)
+    def ask(self, transport: FlowerTransport, ask: Ask, policy: RoundPolicy) -> None:
+        """Ask, and take what comes."""
+        silent, slow, patience = set(self.online), set(self.waiting), Patience(policy)
+        needed = max(1, math.ceil(policy.quorum * len(silent - slow)))
+        for node, reply in transport.ask(ask, sorted(silent), lambda: patience.left(len(self.nodes) >= needed)):
+            silent.discard(node)
+            self.waiting.pop(node, None)
+            self._take(node, reply)
+        for node in sorted(silent):
+            since = self.waiting.setdefault(node, patience.started)
+            if max(patience.waited, patience.started + patience.waited - since) >= policy.deadline:
+                self.failed[node] = "no reply within the deadline"
+            else:
+                self.late[node] = f"no reply within {patience.waited:.0f} s, when {needed} had replied"
+
+    def _take(self, node: str, reply: Reply | Failure) -> None:
+        """One that has come. Whatever it makes our code raise is its own refusal."""
         if isinstance(reply, Failure):
-            self.fail(node, reply.why)
+            (self.refused if reply.refused else self.failed)[node] = reply.why
             return
         try:
             check_id(reply.vehicle)
-        except FleetError as error:
-            self.fail(node, str(error))
+            if reply.vehicle in self.nodes:
+                raise FleetError(f"a second reply of vehicle {reply.vehicle}")
+            if reply.answer is not None:
+                self.tracker.receive(reply.vehicle, reply.answer, round=reply.round)
+        except Exception as error:
+            self.refused[node] = line(str(error) if isinstance(error, MptError) else f"{type(error).__name__}: {error}")
             return
-        if reply.vehicle in self.replies:
-            self.fail(node, f"a second reply of vehicle {reply.vehicle}")
-            return
-        self.replies[reply.vehicle], self.nodes[reply.vehicle] = reply, node
-
-    @property
-    def answers(self) -> dict[str, bytes]:
-        """By vehicle."""
-        return {vehicle: reply.answer for vehicle, reply in self.replies.items() if reply.answer is not None}
-
-    def fail(self, node: str, why: str) -> None:
-        """There is none from a node, and why."""
-        self.failed[node] = why
+        self.nodes[reply.vehicle] = node
+        if reply.leaving:
+            self.leaving.add(reply.vehicle)
+            self.gone.say(node, self.online[node])
 
 
 @dataclass
@@ -173,9 +179,11 @@ class Tracking:
         ids: by what vehicles are known; see `FlowerTransport`.
         log: takes decisions; default: a sentence each on standard error.
         store: where the tracker is kept after every round, for `mpt fleet status` and to resume from, with the models
-            that the method "mpt-x" needs again; None: nowhere. One that is ahead of the tracker is refused. In shadow
-            mode, what `mpt fleet approve` has written there is read before every round's question.
+            that the method "mpt-x" needs again; None: nowhere. One that is ahead of the tracker is refused, as is one
+            that another server writes to. In shadow mode, what `mpt fleet approve` has written there is read before
+            every round's question.
         farewells: who has said goodbye; they are not asked again before their node is started again.
+        waiting: since when nodes have not replied; these are not waited for.
         models: of the method "mpt-x", the global models that are needed again; those of the store are in it.
         head: the names, in the global model, of the last layer's weight and bias, for methods that read them (`ccvr`,
             `fedavg`).
@@ -191,6 +199,7 @@ class Tracking:
     log: Callable[[Collection[Decision]], None] = field(default_factory=lambda: DecisionLog().write)
     store: Store | None = None
     farewells: Farewells = field(default_factory=Farewells)
+    waiting: dict[str, float] = field(default_factory=dict)
     models: ReferenceModels = field(default_factory=ReferenceModels)
     head: tuple[str, str] | None = None
     train_config: ConfigRecord = field(default_factory=ConfigRecord)
@@ -203,7 +212,7 @@ class Tracking:
         if self.store is not None:
             refuse_if_ahead(self.store, self.tracker.round)
             found = self.store.latest()
-            self.models.kept = {**({} if found is None else kept_in(found.payload)), **self.models.kept}
+            self.models.kept = {**({} if found is None else models_in(found)), **self.models.kept}
         self.models.resumed = self.tracker.round > 0
         self.train_config[HELD_OUT] = list(self.tracker.held_out)
 
@@ -213,7 +222,9 @@ class Tracking:
         The tracker counts rounds itself, so that one of an earlier run is resumed.
         """
         if server_round > 0:
-            self.log(take_approvals(self.store, self.tracker))
+            if self.store is not None:
+                refuse_if_ahead(self.store, self.tracker.round)
+            self.log(take_orders(self.store, self.tracker))
             self.outcome = ask_statistics(
                 self.grid,
                 self.tracker,
@@ -223,6 +234,7 @@ class Tracking:
                 farewells=self.farewells,
                 models=self.models,
                 head=self.head,
+                waiting=self.waiting,
             )
             self.log(self.outcome.decisions)
             self.train_config[HELD_OUT] = list(self.tracker.held_out)

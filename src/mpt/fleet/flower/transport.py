@@ -8,11 +8,13 @@ from typing import Literal
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from mpt.fleet.exchange import Ask, Failure, Node, Reply
-from mpt.fleet.flower.records import TYPES, ask_content, read_reply
+from mpt.fleet.exchange import Ask, Failure, Left, Node, Reply
+from mpt.fleet.flower.records import TYPES, AbsentError, ask_content, read_reply
 from mpt.tracking.errors import FleetError
 
 Ids = Literal["node", "partition"]
+_LONGEST = 2000
+"""Characters of an error's reason that are looked at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +39,9 @@ class FlowerTransport:
         online = {str(info.node_id): info for info in self.grid.get_nodes()}
         return {n: Node(info.name, info.last_activated_at if self.restarts else "") for n, info in online.items()}
 
-    def ask(self, ask: Ask, nodes: Collection[str], seconds: float) -> Iterator[tuple[str, Reply | Failure]]:
+    def ask(self, ask: Ask, nodes: Collection[str], left: Left) -> Iterator[tuple[str, Reply | Failure]]:
         """Push to all, pull until all have replied or the time is over. A reply is known by the question's id."""
-        content, until = ask_content(ask.to("")), time.monotonic() + seconds
+        content, seconds = ask_content(ask.to("")), left()
         kind, group = TYPES[ask.kind], str(ask.round)
         messages = [
             Message(
@@ -57,21 +59,22 @@ class FlowerTransport:
                 found = sent.pop(message.metadata.reply_to_message_id, None)
                 if found is not None:
                     yield found, self._read(message, ask, found)
-            if not sent or time.monotonic() > until:
+            if not sent or left() <= 0:
                 return
             time.sleep(self.pause)
 
     def _read(self, message: Message, ask: Ask, node: str) -> Reply | Failure:
-        if message.has_error():
-            return Failure(f"error {message.error.code}: {_last_line(message.error.reason)}")
         try:
+            if message.has_error():
+                return Failure(f"error {message.error.code}: {_last_line(message.error.reason)}")
             vehicle = node if self.ids == "node" else None
             return read_reply(message.content, ask.model, ask.largest_answer, vehicle)
-        except FleetError as error:
-            return Failure(f"its reply was refused: {error}")
+        except Exception as error:  # whatever it is, it is this reply's own refusal
+            why = str(error) if isinstance(error, FleetError) else f"{type(error).__name__}: {error}"
+            return Failure(f"its reply was refused: {why}", refused=not isinstance(error, AbsentError))
 
 
 def _last_line(reason: str | None) -> str:
-    """Of an error's reason, which may be a whole traceback."""
-    lines = [line.strip() for line in (reason or "").splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "no reason given"
+    """Of an error's reason, which may be a whole traceback, or far longer."""
+    lines = [text.strip() for text in (reason or "")[-_LONGEST:].splitlines() if text.strip()]
+    return lines[-1] if lines else "no reason given"

@@ -1,0 +1,84 @@
+"""Holders of watched classes that are there, and whose answer does not count: late, refused or quarantined.
+
+Nothing is deposited, held out or missed because of that. Their last trusted answer is kept, in the snapshot that it is
+in: should they leave, or stay silent, the deposit is made from there. Until then their classes are reconstructed from
+it in every round, without a deposit.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from mpt.core import ClassStatistics, Reconstruction, StatisticsError
+from mpt.core.validation import check_finite
+from mpt.tracking.answers import Snapshot
+from mpt.tracking.roster import UNHEARD, Roster
+from mpt.tracking.settings import TrackerSettings
+from mpt.tracking.state import TrackerState
+
+
+def last_trusted(state: TrackerState, roster: Roster) -> dict[str, Snapshot]:
+    """By holder that is there and does not count, the last snapshot that its answer is in."""
+    found = {v: last_snapshot(state, v) for v in roster.having(*UNHEARD)}
+    return {v: snapshot for v, snapshot in found.items() if snapshot is not None and v in snapshot.holders}
+
+
+def last_snapshot(state: TrackerState, vehicle: str) -> Snapshot | None:
+    """The last snapshot that a vehicle's answer may be in."""
+    return state.trusted.get(vehicle, state.snapshot)
+
+
+@dataclass(frozen=True, eq=False)
+class Meanwhile:
+    """A class whose holder does not count in this round.
+
+    Attributes:
+        vehicle: the holder.
+        round: of its last trusted answer.
+        made: the class's reconstruction from there; None where there is none, for the reason `why`.
+    """
+
+    vehicle: str
+    round: int
+    made: Reconstruction | None
+    why: str = ""
+
+
+def meanwhile(
+    settings: TrackerSettings,
+    trusted: Mapping[str, Snapshot],
+    tracked: Collection[int],
+    roster: Roster,
+    stats: ClassStatistics,
+) -> dict[int, Meanwhile]:
+    """The classes that hang on such holders and that nobody else carries, reconstructed as by MPT; nothing is kept.
+
+    Args:
+        settings: the method and the shares.
+        trusted: of `last_trusted`.
+        tracked: the classes that have a deposit.
+        roster: after this round.
+        stats: of this round.
+    """
+    found = dict[int, Meanwhile]()
+    for vehicle, snapshot in sorted(trusted.items()):
+        for c in snapshot.held(vehicle, settings.release):
+            if c in tracked or c in found or settings.carries(int(stats.counts[c]), int(snapshot.everybody.counts[c])):
+                continue
+            try:
+                made, why = _reconstructed(settings, snapshot, c, roster, stats), ""
+            except StatisticsError as error:
+                made, why = None, str(error)
+            found[c] = Meanwhile(vehicle, snapshot.round, made, why)
+    return found
+
+
+def _reconstructed(
+    settings: TrackerSettings, snapshot: Snapshot, c: int, roster: Roster, stats: ClassStatistics
+) -> Reconstruction:
+    staying = snapshot.without([v for v in snapshot.holders if roster.state(v) != "present"])
+    if staying is None:
+        raise StatisticsError("nobody stays")
+    (deposit,) = settings.how.deposit(snapshot.everybody, [c], staying)
+    made = settings.how.reconstruct(deposit, stats)
+    check_finite(made.prototype, "prototype")
+    return made
