@@ -51,12 +51,20 @@ def huge(reply, size):
     return replace(reply, model=model)
 
 
-@pytest.mark.parametrize(("size", "why"), [(3e38, "has numbers up to 3.0e+38"), (9e8, "gives features up to")])
-def test_row_3_one_finite_weight_that_nobody_can_use(dataset, vehicles, size, why, tmp_path):
+def scaled(reply, factor):
+    """Every weight of the backbone is in bounds, and what it gives is not."""
+    return replace(reply, model={n: a * factor if n.endswith(".weight") else a for n, a in reply.model.items()})
+
+
+@pytest.mark.parametrize(
+    ("poison", "size", "why"),
+    [(huge, 3e38, "has numbers up to 3.0e+38"), (scaled, np.float32(1e4), "it gives features up to")],
+)
+def test_row_3_finite_weights_that_nobody_can_use(dataset, vehicles, poison, size, why, tmp_path):
     """The update is refused by name; the model stays right, and so does the newest checkpoint."""
 
     def attack(ask, reply):
-        return huge(reply, size) if ask.kind == "train" else reply
+        return poison(reply, size) if ask.kind == "train" else reply
 
     _, said, done = run(dataset, vehicles, attack, store=FileStore(tmp_path))
     assert [f.updated for f in done] == [4, 3, 4]
