@@ -31,7 +31,8 @@ def test_eight_vehicles_have_the_engines_prototypes_for_three_rounds(tmp_path, m
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert len(found["apart"]) == 3
-    assert max(found["apart"]) < (1e-3 if method == "mpt-x" else 1e-4)  # cross moments travel as float16
+    assert found["apart"][0] < 1e-6
+    assert max(found["apart"]) < 1e-3  # updates are averaged as they arrive: a last bit of float32 grows in training
     assert found["updated"] == [8, 8, 7]
     decided = [what for number, what in found["decisions"] if number == 2]
     referenced = method in ("mpt-x", "ldc:all")

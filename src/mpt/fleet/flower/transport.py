@@ -1,5 +1,8 @@
 """A Flower grid as the fleet's transport, with a deadline of our own."""
 
+import contextvars
+import queue
+import threading
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -15,6 +18,8 @@ from mpt.tracking.errors import FleetError
 Ids = Literal["node", "partition"]
 _LONGEST = 2000
 """Characters of an error's reason that are looked at."""
+_HANGS = 10.0
+"""Seconds after which the others are not kept waiting by the reply that is being pulled."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,17 +59,21 @@ class FlowerTransport:
             for node in nodes
         ]
         sent = dict(zip(self.grid.push_messages(messages), nodes, strict=True))
-        while sent:
-            for message in self.grid.pull_messages(list(sent)):
-                found = sent.pop(message.metadata.reply_to_message_id, None)
-                if found is not None:
-                    yield found, self._read(message, ask, found)
-            if not sent or left() <= 0:
-                return
-            time.sleep(self.pause)
-
-    def _read(self, message: Message, ask: Ask, node: str) -> Reply | Failure:
+        pulled = Pulled(self.grid, sent, self.pause)
         try:
+            while sent:
+                for number, message in pulled.take():
+                    found = sent.pop(number)
+                    yield found, self._read(message, ask, found)
+                if not sent or left() <= 0:
+                    return
+        finally:
+            pulled.stop()
+
+    def _read(self, message: Message | Exception, ask: Ask, node: str) -> Reply | Failure:
+        try:
+            if isinstance(message, Exception):
+                raise message
             if message.has_error():
                 return Failure(f"error {message.error.code}: {_last_line(message.error.reason)}")
             vehicle = node if self.ids == "node" else None
@@ -72,6 +81,64 @@ class FlowerTransport:
         except Exception as error:  # whatever it is, it is this reply's own refusal
             why = str(error) if isinstance(error, FleetError) else f"{type(error).__name__}: {error}"
             return Failure(f"its reply was refused: {why}", refused=not isinstance(error, AbsentError))
+
+
+class Pulled:
+    """Replies as they come, each pulled by itself: what one makes Flower raise, or wait for, is its own.
+
+    Flower reads a reply's bytes where it is pulled, and waits there for those that its sender has announced and not
+    sent, for minutes. A thread that hangs in one reply is left behind, and another goes on with the others.
+    """
+
+    def __init__(self, grid: Grid, numbers: Collection[str], pause: float) -> None:
+        self._grid, self._pause, self._open = grid, pause, list(numbers)
+        self._came = queue.SimpleQueue[tuple[str, Message | Exception]]()
+        self._turn: object | None = None
+        self._begin()
+
+    def take(self) -> Iterator[tuple[str, Message | Exception]]:
+        """What has come since, waited for a moment; what is wrong with the connection is raised."""
+        if time.monotonic() - self._since > _HANGS:
+            self._begin()
+        try:
+            number, message = self._came.get(timeout=self._pause)
+        except queue.Empty:
+            return
+        if isinstance(message, Exception) and _of_the_connection(message):
+            raise message
+        yield number, message
+
+    def stop(self) -> None:
+        """Pull no more."""
+        self._turn = None
+
+    def _begin(self) -> None:
+        self._since = time.monotonic()
+        self._turn = object()
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(self._pull, self._turn), daemon=True).start()
+
+    def _pull(self, turn: object) -> None:
+        while self._turn is turn and self._open:
+            for _ in range(len(self._open)):
+                if self._turn is not turn:
+                    return
+                number, self._since = self._open.pop(0), time.monotonic()
+                try:
+                    came: list[Message | Exception] = list(self._grid.pull_messages([number]))
+                except Exception as error:
+                    came = [error]
+                for message in came[:1]:
+                    self._came.put((number, message))
+                if not came:
+                    self._open.append(number)
+            self._since = time.monotonic()
+            time.sleep(self._pause)
+
+
+def _of_the_connection(error: Exception) -> bool:
+    """Whether the SuperLink could not be asked; everything else is about a reply."""
+    return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in ("httpx", "httpcore")
 
 
 def _last_line(reason: str | None) -> str:
