@@ -182,7 +182,7 @@ def run(case: Case) -> Seen:
 def expected(case: Case) -> int:
     """Answers, where nobody fails to give one."""
     late = case.vehicles // 5 + (case.vehicles % 5 > 0)
-    return case.vehicles * case.rounds - late * (case.joining - 1) - max(case.rounds - case.leaving, 0)
+    return case.vehicles * case.rounds - late * min(case.joining - 1, case.rounds) - max(case.rounds - case.leaving, 0)
 
 
 def show(case: Case, seen: Seen) -> None:
