@@ -28,7 +28,7 @@ class RoundPolicy:
     tail: float = setting(
         1.0, "once a quorum has replied the others have this many times as long again as that took", least=0
     )
-    tail_seconds: float = setting(10.0, "and at least so many seconds; then the round goes on without them", least=0)
+    tail_seconds: float = setting(30.0, "and at least so many seconds; then the round goes on without them", least=0)
     min_vehicles: int = setting(2, "so many vehicles must be reachable for a round to begin", least=1)
     timeout: float = setting(600.0, "seconds to wait for them", above=0, should=_SECONDS)
     max_attempts: int = setting(3, "of a round that is short of updates, before the server stops", least=1)

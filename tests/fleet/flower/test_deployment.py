@@ -26,6 +26,7 @@ SETTINGS = {
     "remaining": 0.1,
     "watch": "truck",
     "deadline": 120.0,
+    "tail_seconds": 120.0,
     "min_vehicles": 2,
     "quorum": 0.2,
     "grace": 20,
@@ -106,7 +107,7 @@ def test_a_fleet_that_much_happens_to(tmp_path):
         refused = story.decided("refused", "head.bias has entries that are NaN or infinite")
         assert refused
         spoiler = refused[0]["vehicle"]
-        assert story.decided("failed", "head.bias is float32 of shape (3,)")
+        assert story.decided("refused", "head.bias is float32 of shape (3,)")
 
         LeaveFile(leave_path(net.key(OWNER))).ask()
         story.wait(lambda: story.decided("departed", "it said that it leaves"))
