@@ -26,7 +26,7 @@ AWAITED: tuple[MemberState, ...] = ("suspected", *UNHEARD)
 GONE: tuple[MemberState, ...] = ("departed", "banned")
 MOST_GONE = 1000
 """Vehicles that are remembered after their departure: the latest. Others that come back are new."""
-LONGEST_ID = 1024
+LONGEST_ID = 256
 LONGEST_REASON = 200
 """Characters of why an answer was refused: with the round and the vehicle a log's line has at most 300."""
 

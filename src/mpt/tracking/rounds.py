@@ -5,7 +5,7 @@ heard = Heard(question).receive("7", answer)        # one by one, as they come
 result = take(state, heard)                         # More: to those who answered; or the next state and an Outcome
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -35,7 +35,7 @@ from mpt.tracking.stale import offsets, still_known
 from mpt.tracking.state import TrackerState
 from mpt.tracking.trusted import last_trusted
 
-MOST_DECISIONS = 1000
+MOST_DECISIONS, MOST_PROBLEMS = 1000, 100
 """Of a round, that are kept in the state; the log has them all."""
 MOST_QUESTIONS = 8
 """Of one round. A method that asks on and on is not waited for."""
@@ -263,6 +263,14 @@ def _closed(
     plain = chain(refusals, held, departed.decisions, changes, _verdicts(state, health, round))
     called = {**{v: m.name for v, m in roster.members.items()}, **names}
     decisions = tuple(_named(decision, settings, called) for decision in plain)
+    problems = (
+        *(f"vehicle {titled(d.vehicle, called.get(d.vehicle, ''))}: {d.why}" for d in refusals),
+        *(
+            f"vehicle {titled(v, called.get(v, ''))}: {printable(why)}"
+            for v, why in (*sorted(taken.silent.items()), *sorted(taken.book.failures.items()))
+        ),
+        *now.problems,
+    )
     after = replace(
         after,
         round=round,
@@ -281,16 +289,9 @@ def _closed(
         prototypes=now.prototypes,
         made=now.made,
         decisions=decisions[:MOST_DECISIONS],
-        problems=(
-            *(f"vehicle {titled(d.vehicle, called.get(d.vehicle, ''))}: {d.why}" for d in refusals),
-            *(
-                f"vehicle {titled(v, called.get(v, ''))}: {printable(why)}"
-                for v, why in (*sorted(taken.silent.items()), *sorted(taken.book.failures.items()))
-            ),
-            *now.problems,
-        ),
+        problems=shortened(problems),
     )
-    return _aimed(after, taken), _outcome(after, now, taken, decisions)
+    return _aimed(after, taken), _outcome(after, now, taken, decisions, problems)
 
 
 def _holding(decision: Decision, present: Coverage, settings: TrackerSettings) -> Decision:
@@ -346,7 +347,15 @@ def _aimed(state: TrackerState, taken: Taken) -> TrackerState:
     return replace(state, origin=stats.overall_mean, span=span)
 
 
-def _outcome(after: TrackerState, now: Current, taken: Taken, decisions: tuple[Decision, ...]) -> Outcome:
+def shortened(problems: Sequence[str]) -> tuple[str, ...]:
+    """What a state keeps of a round's problems: the first of them, where there are many."""
+    more = len(problems) - MOST_PROBLEMS
+    return (*problems[:MOST_PROBLEMS], *([f"and {more} more, which the log has"] if more > 0 else []))
+
+
+def _outcome(
+    after: TrackerState, now: Current, taken: Taken, decisions: tuple[Decision, ...], problems: tuple[str, ...]
+) -> Outcome:
     return Outcome(
         round=after.round,
         prototypes=now.prototypes,
@@ -357,5 +366,5 @@ def _outcome(after: TrackerState, now: Current, taken: Taken, decisions: tuple[D
         statistics=None if taken.snapshot is None else taken.snapshot.everybody,
         answered=tuple(sorted(taken.counts)),
         decisions=decisions,
-        problems=after.problems,
+        problems=problems,
     )

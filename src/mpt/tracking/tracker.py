@@ -22,13 +22,12 @@ from mpt.tracking.intake import Intake
 from mpt.tracking.operator import Order, obey, quarantine
 from mpt.tracking.refusals import counted
 from mpt.tracking.roster import Absent, Decision, Roster
-from mpt.tracking.rounds import Heard, More, Outcome, excluded, models_needed, questions, take
+from mpt.tracking.rounds import Heard, More, Outcome, excluded, models_needed, questions, shortened, take
 from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.state import TrackerState
 
 __all__ = ["More", "Outcome", "Tracker"]
 
-MOST_PROBLEMS = 100
 _EMPTY: Mapping[str, int] = {}
 _UNNAMED: Mapping[str, str] = {}
 
@@ -219,9 +218,7 @@ class Tracker:
 
     def note(self, problems: Sequence[str]) -> None:
         """Keep these as the last round's problems, for the status: the first of them, where there are many."""
-        more = len(problems) - MOST_PROBLEMS
-        kept = (*problems[:MOST_PROBLEMS], *([f"and {more} more, which the log has"] if more > 0 else []))
-        self.state = replace(self.state, problems=kept)
+        self.state = replace(self.state, problems=shortened(problems))
 
     def count_refusals(self, whys: Iterable[str]) -> None:
         """Count replies that were refused before they came here, by reason."""
