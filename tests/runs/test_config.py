@@ -154,6 +154,9 @@ def test_a_setting_stands_once():
             "min_vehicles",
             "timeout",
             "max_attempts",
+            "tail",
+            "tail_seconds",
+            "probation",
         ),
     }
     for name in set(same) - {"backbone", "seed", "events", "method"}:
