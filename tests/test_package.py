@@ -145,9 +145,7 @@ def test_the_soak_survives_its_kills(tmp_path):
     assert [int(row["round"]) for row in rows] == [1, 2, 3, 4, 5, 6]
     assert sum(int(row["start"]) for row in rows) == 2
     assert int(rows[-1]["present"]) > 0
-    assert re.search(
-        r"server: [12] restarts: killed with SIGKILL 1", printed
-    )  # another may come too late
+    assert re.search(r"server: [12] restarts: killed with SIGKILL 1", printed)  # another may come too late
     assert re.search(r"nodes: .*(errors|offline|joined)", printed)
 
 
