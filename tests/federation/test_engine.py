@@ -355,6 +355,12 @@ def test_a_share_of_the_vehicles_trains_chosen_by_round(dataset):
     assert chosen(replace(plan, seed=1)) != first
 
 
+def test_more_vehicles_than_samples_are_refused(dataset):
+    most = len(dataset.train.labels)
+    with pytest.raises(PlanError, match=f"vehicles: 100000, should be at most {most}, as many as there are"):
+        Federation(dataset, Plan(rare=2, vehicles=100_000), torch.device("cpu"))
+
+
 def test_methods_are_read_out_in_the_rounds_of_the_plan(dataset):
     rows = run(dataset, replace(PLAN, methods=("frozen",), rounds=8, depart_at=3, eval_every=5), trainer=Spy())
     assert [r.round for r in rows] == [3, 5, 8]

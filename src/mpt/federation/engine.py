@@ -168,6 +168,9 @@ class Federation:
 
     def _partition(self) -> Partition:
         plan, train = self.plan, self.dataset.train
+        if plan.vehicles is not None and plan.vehicles > len(train.labels):
+            most = f"at most {len(train.labels)}, as many as there are training samples"
+            raise PlanError(f"vehicles: {plan.vehicles}, should be {most}")
         request = PartitionRequest(
             train.labels,
             plan.rare,
