@@ -11,7 +11,7 @@ from mpt.core.wire import Writer
 from mpt.fleet import Tracker
 from mpt.tracking.answers import largest_answer
 from mpt.tracking.operator import Order
-from tests.tracking.fleets import RARE, C, D, Fleet, paper_fleet, tracker, whats
+from tests.tracking.fleets import METHOD, RARE, C, D, Fleet, paper_fleet, tracker, whats
 from tests.tracking.test_answers import forged
 
 VARIANTS = ("mpt", "lite", "cross")
@@ -139,18 +139,21 @@ def test_row_7_a_refusal_is_a_line():
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_row_9_a_small_message_that_claims_a_large_dimension(variant):
-    _, server = played(variant)
-    writer = Writer(b"S", 1, "float32")
+    """It is no longer than right answers are, so that its length does not give it away."""
+    server = Tracker(num_classes=C, dim=128, method=METHOD[variant])
+    fleet = Fleet({v: dict.fromkeys(range(C), 5) for v in "abcd"}, dim=128)
+    server.close(fleet.cross_answers(server.question()))
+    writer = Writer(b"S", 0 if variant == "lite" else 1, "float32")
     writer.numbers("4I", 1, 2**25, 0, 0)
-    writer.raw(b"\0" * 8000)
+    writer.raw(b"\0" * 8200)
     wrong = writer.finish()
-    assert len(wrong) < largest_answer(server.settings, server.question()) + 8000
-    tracemalloc.start()
+    assert len(wrong) < largest_answer(server.settings, server.question())
     server.begin()
+    tracemalloc.start()
     why = server.receive("b", wrong)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert "should be" in why
+    assert "(classes, dimension) are (1, 33554432), should be (6, 128)" in why
     assert peak < 2**20
 
 

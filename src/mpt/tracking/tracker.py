@@ -234,13 +234,6 @@ class Tracker:
         self.state, decisions = obey(self.state, orders)
         return decisions
 
-    def approve(self, classes: Collection[int]) -> None:
-        """In shadow mode: let the remaining samples of these classes be held out, once they have departed."""
-        wrong = [c for c in classes if not 0 <= c < self.settings.num_classes]
-        if wrong:
-            raise FleetError(f"approve: class {wrong[0]}, should be from 0 to {self.settings.num_classes - 1}")
-        self.state = replace(self.state, approved=tuple(sorted({*self.state.approved, *classes})))
-
     def to_bytes(self) -> bytes:
         """The tracker as bytes for `from_bytes`: versioned, no pickle, lossless."""
         return states.to_bytes(self.state)
