@@ -147,6 +147,6 @@ def test_nobody_answers_and_nothing_is_forgotten():
     assert "2 of 6 remaining samples are remembered from round 3" in outcome.problems[0]
 
 
-def test_a_state_from_before_methods_had_names_is_refused_in_a_sentence():
-    with pytest.raises(FleetError, match=r"^Tracker bytes: of an earlier release, in which the method was a variant"):
+def test_a_state_of_an_earlier_release_is_refused_in_a_sentence():
+    with pytest.raises(FleetError, match=r"^Tracker bytes: of an earlier release, which wrote them in another way"):
         Tracker.from_bytes(BEFORE.read_bytes())

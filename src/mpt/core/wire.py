@@ -136,8 +136,11 @@ class Writer:
     def finish(self) -> bytes:
         """The whole message."""
         length = _HEADER.size + sum(map(len, self._parts)) + _CHECKSUM.size
-        message = b"".join([_HEADER.pack(b"MPT", self._kind, self._version, self._flags, length), *self._parts])
-        return message + _CHECKSUM.pack(zlib.crc32(message))
+        parts = [_HEADER.pack(b"MPT", self._kind, self._version, self._flags, length), *self._parts]
+        checksum = 0
+        for part in parts:
+            checksum = zlib.crc32(part, checksum)
+        return b"".join([*parts, _CHECKSUM.pack(checksum)])
 
 
 class Reader:

@@ -132,7 +132,8 @@ class Server:
             settings = replace(self.tracker.settings, class_names=names)
             self.tracker.state = replace(self.tracker.state, settings=settings)
         nodes = read_part(found, _NODES, json_texts) if _NODES in found.payload else {}
-        self.models = ReferenceModels(models_in(found), nodes)
+        itself = {v: v for v in self.tracker.roster.members if not self.tracker.roster.gone(v)}
+        self.models = ReferenceModels(models_in(found), itself | nodes)
         self.models.keep(self.tracker, self.model)
         self.models.resumed = True
         why = "the server resumes after this round, from its checkpoint" + _upgraded(there, here)
@@ -291,7 +292,7 @@ class Server:
             TRACKER: self.tracker.to_bytes(),
             "key": json.dumps(dict(self.key)).encode(),
             SCORES: json.dumps(dict(self.scores)).encode(),
-            _NODES: json.dumps(self.models.nodes).encode(),
+            _NODES: json.dumps({v: node for v, node in self.models.nodes.items() if v != node}).encode(),
         }
 
     def _reachable(self, number: int, enough: Callable[[set[str]], bool] = lambda _: True) -> set[str]:

@@ -13,12 +13,12 @@ from mpt.core.health import Health
 from mpt.core.validation import Floats, Ints
 from mpt.core.wire import Reader, Writer
 from mpt.methods.simple import Linear
-from mpt.tracking import method_state
+from mpt.tracking import method_state, roll
 from mpt.tracking.answers import Earlier, Snapshot
 from mpt.tracking.book import Shared
 from mpt.tracking.coverage import Coverage, Watch
 from mpt.tracking.errors import FleetError
-from mpt.tracking.roster import AWAITED, Decision, Member, Roster
+from mpt.tracking.roster import AWAITED, Decision, Roster
 from mpt.tracking.settings import TrackerSettings
 
 _KIND = b"T"
@@ -149,7 +149,6 @@ def to_bytes(state: TrackerState) -> bytes:
     stats = [] if state.snapshot is None else [*_reports(state.snapshot)]
     frame = stats[0] if stats else None
     tracked = [state.tracked[c] for c in sorted(state.tracked)]
-    counted = sorted(state.counts)
     referred = [t.reference for t in tracked if t.reference is not None]
     earlier = {} if state.snapshot is None else state.snapshot.earlier
     stale = [(v, c) for v in sorted(state.stale_offsets) for c in sorted(state.stale_offsets[v])]
@@ -160,12 +159,11 @@ def to_bytes(state: TrackerState) -> bytes:
     flags |= _SPOKEN * bool(spoken)
     writer = Writer(_KIND, flags, "float64")
     writer.block(json.dumps(about).encode())
+    writer.block(roll.to_bytes(state.roster.members, state.counts))
     for array in (state.prototypes, state.span, state.origin):
         if array is not None:
             writer.exact(array)
     writer.integers(state.made)
-    for vehicle in counted:
-        writer.integers(state.counts[vehicle])
     for one in tracked:
         writer.block(one.deposit.to_bytes())
     if frame is not None:
@@ -197,13 +195,11 @@ def _about(state: TrackerState, tracked: Sequence[Tracked], frame: ClassStatisti
     return {
         "settings": dataclasses.asdict(state.settings),
         "round": state.round,
-        "members": {v: dataclasses.astuple(m) for v, m in sorted(state.roster.members.items())},
         "forgotten": state.roster.forgotten,
         "absences": state.roster.absences,
         "orders": state.orders,
         "refusals": dict(sorted(state.refusals.items())),
         "trusted": sorted(state.trusted),
-        "counted": sorted(state.counts),
         "watch": {
             "since": list(state.watch.since.items()),
             "calm": list(state.watch.calm.items()),
@@ -283,16 +279,16 @@ def from_bytes(data: bytes | bytearray | memoryview) -> TrackerState:
 
 def _read(reader: Reader) -> TrackerState:
     about = json.loads(reader.block())
-    if "variant" in about["settings"]:
-        raise FleetError("Tracker bytes: of an earlier release, in which the method was a variant; begin a new state")
+    if "variant" in about["settings"] or "members" in about:
+        raise FleetError("Tracker bytes: of an earlier release, which wrote them in another way; begin a new state")
     settings = TrackerSettings(**{name: _value(value) for name, value in about["settings"].items()})
     c, d = settings.num_classes, settings.dim
     rows, frame_rows = about["rows"]
+    members, counts = roll.from_bytes(reader.block(), c)
     prototypes = reader.exact(c, d)
     span = reader.exact(rows, d) if reader.flags & _SPAN else None
     origin = reader.exact(d) if reader.flags & _ORIGIN else None
     made = reader.integers(c)
-    counts = {vehicle: reader.integers(c) for vehicle in about["counted"]}
     tracked = [
         Tracked(Deposit.from_bytes(reader.block()), **{**t, "owners": tuple(t["owners"])}) for t in about["tracked"]
     ]
@@ -324,11 +320,7 @@ def _read(reader: Reader) -> TrackerState:
         round=about["round"],
         prototypes=prototypes,
         made=made,
-        roster=Roster(
-            {v: Member(*m) for v, m in about["members"].items()},
-            about.get("forgotten", 0),
-            tuple(about.get("absences", ())),
-        ),
+        roster=Roster(members, about["forgotten"], tuple(about["absences"])),
         counts=counts,
         watch=Watch(dict(watch["since"]), dict(watch["calm"]), tuple(watch["crowded"])),
         tracked={t.departed: t for t in tracked},

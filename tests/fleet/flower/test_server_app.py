@@ -10,9 +10,10 @@ torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 pytest.importorskip("flwr", reason="the extra fleet is not installed")
 
 import mpt
-from mpt.fleet import FleetError
+from mpt.fleet import FleetError, Tracker
 from mpt.fleet.flower.config import AppConfig
 from mpt.fleet.flower.server_app import loss_of, serve
+from mpt.fleet.flower.tracking import Tracking
 from mpt.fleet.flower.vehicle_app import vehicle_app
 from mpt.fleet.status import read_status
 from mpt.fleet.store import open_store
@@ -119,6 +120,8 @@ def test_a_deployment_does_not_believe_vehicles_who_they_are(tmp_path):
     said = r'^config: vehicle-ids = "partition" in a deployment, where any .* another; it is .*, should be "node"$'
     with pytest.raises(FleetError, match=said):
         attempt(HttpGrid(token="a token"), "partition")
+    with pytest.raises(FleetError, match=r'^ids = "partition" in a deployment'):
+        Tracking(HttpGrid(token="a token"), Tracker(num_classes=3, dim=4), ids="partition")
     assert not (tmp_path / "state").exists()
     for grid, ids in ((HttpGrid(token="a token"), "node"), (object.__new__(InMemoryGrid), "partition")):
         with pytest.raises(mpt.MptError, match="no such"):

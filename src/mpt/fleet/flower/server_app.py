@@ -16,7 +16,7 @@ from mpt.base.files import LockedError, exclusive_lock, private_folder
 from mpt.data import load_test
 from mpt.fleet.evaluation import evaluate_readout
 from mpt.fleet.flower.config import AppConfig, dashed, names
-from mpt.fleet.flower.transport import FlowerTransport
+from mpt.fleet.flower.transport import FlowerTransport, refuse_claimed_ids
 from mpt.fleet.local_data import loaded, named, samples
 from mpt.fleet.log import DecisionLog, append, now, stamp
 from mpt.fleet.server import VERSION, Finished, RoundScores, Server
@@ -34,8 +34,6 @@ _MAY_CHANGE = (
     *("events", "fail", "test"),
 )
 """What may differ between a run and the one that resumes it."""
-_SIMULATED = ("InMemoryGrid",)
-"""Flower's grids in which all vehicles are simulated, by name."""
 
 
 def server_app(after: Callable[[Finished], None] | None = None, **defaults: Any) -> ServerApp:
@@ -56,7 +54,7 @@ def server_app(after: Callable[[Finished], None] | None = None, **defaults: Any)
 
 def serve(config: AppConfig, grid: Grid, after: Callable[[Finished], None] | None = None) -> None:
     """All rounds, from where the state folder left off."""
-    _check_ids(config, grid)
+    refuse_claimed_ids(grid, config.vehicle_ids, "config: vehicle-ids")
     folder = folder_of(config)
     with ExitStack() as stack:
         if folder is not None:
@@ -65,20 +63,6 @@ def serve(config: AppConfig, grid: Grid, after: Callable[[Finished], None] | Non
             except LockedError:
                 raise FleetError(f"state: another server writes to {folder}; stop it first, or give another") from None
         _serve(config, grid, folder, after)
-
-
-def _check_ids(config: AppConfig, grid: Grid) -> None:
-    """Refuse to believe vehicles that are not simulated what they call themselves.
-
-    Flower's grids are told apart by name: their modules move between releases. A grid of Flower's that is not known is
-    taken for a deployment's.
-    """
-    flowers = type(grid).__module__.partition(".")[0] == "flwr"
-    if config.vehicle_ids == "partition" and flowers and type(grid).__name__ not in _SIMULATED:
-        raise FleetError(
-            'config: vehicle-ids = "partition" in a deployment, where any vehicle could answer in the name of another; '
-            'it is for simulations, should be "node"'
-        )
 
 
 def _serve(config: AppConfig, grid: Grid, folder: Path | None, after: Callable[[Finished], None] | None) -> None:

@@ -19,7 +19,7 @@ from mpt.base.errors import MptError
 from mpt.fleet.exchange import Ask, Failure, Farewells, Node, Reply
 from mpt.fleet.flower.mods import HELD_OUT
 from mpt.fleet.flower.records import arrays_of
-from mpt.fleet.flower.transport import FlowerTransport, Ids
+from mpt.fleet.flower.transport import FlowerTransport, Ids, refuse_claimed_ids
 from mpt.fleet.log import DecisionLog
 from mpt.fleet.orders import take_orders
 from mpt.fleet.patience import Patience
@@ -69,6 +69,7 @@ def ask_statistics(
         raise FleetError(
             f"models: none, should be a ReferenceModels(), the same in all rounds, for {tracker.settings.method!r}"
         )
+    refuse_claimed_ids(grid, ids, "ids")
     known, gone = models or ReferenceModels(), farewells or Farewells()
     transport = FlowerTransport(grid, ids, restarts=ids == "node")
     banned = tracker.roster.having("banned")
@@ -206,6 +207,7 @@ class Tracking:
     outcome: Outcome | None = None
 
     def __post_init__(self) -> None:
+        refuse_claimed_ids(self.grid, self.ids, "ids")
         if find_training(self.tracker.settings.training).loss is not None:
             method = self.tracker.settings.method
             raise FleetError(f"method: {method!r} is a loss that vehicles train with, and training is your app's")

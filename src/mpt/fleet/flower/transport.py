@@ -18,6 +18,8 @@ from mpt.tracking.errors import FleetError
 Ids = Literal["node", "partition"]
 _LONGEST = 2000
 """Characters of an error's reason that are looked at."""
+_SIMULATED = ("InMemoryGrid",)
+"""Flower's grids in which all vehicles are simulated, by name."""
 _HANGS = 10.0
 """Seconds after which the others are not kept waiting by the reply that is being pulled."""
 
@@ -81,6 +83,20 @@ class FlowerTransport:
         except Exception as error:  # whatever it is, it is this reply's own refusal
             why = str(error) if isinstance(error, FleetError) else f"{type(error).__name__}: {error}"
             return Failure(f"its reply was refused: {why}", refused=not isinstance(error, AbsentError))
+
+
+def refuse_claimed_ids(grid: Grid, ids: Ids, setting: str) -> None:
+    """Refuse to believe vehicles that are not simulated what they call themselves; `setting` is what is wrong.
+
+    Flower's grids are told apart by name: their modules move between releases. A grid of Flower's that is not known is
+    taken for a deployment's.
+    """
+    flowers = type(grid).__module__.partition(".")[0] == "flwr"
+    if ids == "partition" and flowers and type(grid).__name__ not in _SIMULATED:
+        raise FleetError(
+            f'{setting} = "partition" in a deployment, where any vehicle could answer in the name of another; '
+            'it is for simulations, should be "node"'
+        )
 
 
 class Pulled:
