@@ -105,6 +105,7 @@ class Taken:
         lacking: the rounds of the reference models that an accepted vehicle does not have, where it lacks any.
         silent: why a vehicle's answer does not count that was right as far as it went: a later question has none.
         book: answers to what else was asked.
+        unasked: (C,) what each vehicle reported last that is there and was not asked in this round.
     """
 
     snapshot: Snapshot | None
@@ -115,6 +116,7 @@ class Taken:
     lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)
     book: Book = field(default_factory=Book)
+    unasked: Mapping[str, Ints] = field(default_factory=dict)
 
     def for_departures(self, keys: Collection[bytes]) -> Snapshot | None:
         """The snapshot with the answers under these keys, by holder."""

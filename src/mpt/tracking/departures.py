@@ -47,18 +47,19 @@ def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster
     vanished = [v for v in vanished if v not in taken.counts]
     left = [v for v in sorted(taken.counts) if roster.state(v) == "departed"]
     staying = np.zeros(settings.num_classes, dtype=np.int64)
-    for vehicle in taken.counts.keys() - left:
-        staying += taken.counts[vehicle]
+    for counts in (*(taken.counts[v] for v in taken.counts.keys() - left), *taken.unasked.values()):
+        staying += counts
+    whole = _whole(state, taken)
 
     tracked, decisions, fresh = dict(state.tracked), list[Decision](), set[int]()
     reasons = dict[int, str]()
     for vehicles, snapshot in (*_by_snapshot(state, vanished), (left, taken.snapshot)):
         if vehicles and snapshot is not None:
             owners = _to_deposit(settings, snapshot, vehicles, tracked, request.watched)
-            for c in [c for c in owners if settings.carries(int(staying[c]), _samples(snapshot, c))]:
+            for c in [c for c in owners if settings.carries(int(staying[c]), max(_samples(snapshot, c), whole[c]))]:
                 if not any(roster.state(v) in AWAITED for v in owners[c]):
                     decisions.append(_carried(number, owners.pop(c), c, int(staying[c])))
-            made, failed = _deposits(settings, snapshot, owners, roster, number)
+            made, failed = _deposits(settings, snapshot, owners, roster, number, whole)
             decisions += [_deposited(number, t) for t in made.values()]
             made, unkept = _with_kept(settings, made, snapshot, roster, number)
             decisions += unkept
@@ -75,6 +76,13 @@ def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster
     decisions += [_held_out(number, tracked[c], int(staying[c])) for c in held_out if c not in state.held_out]
     decisions += [_shadowed(settings, tracked[c], int(staying[c]), number) for c in _newly_due(state, due, held_out)]
     return Departures(tracked, frozenset(fresh & tracked.keys()), held_out, tuple(decisions))
+
+
+def _whole(state: TrackerState, taken: Taken) -> Ints:
+    """(C,): what the fleet had of each class, where not all were asked; zero where its snapshot has all of it."""
+    if not taken.unasked:
+        return np.zeros(state.settings.num_classes, dtype=np.int64)
+    return Coverage.of({**state.counts, **taken.counts}, state.settings.num_classes).totals
 
 
 def _by_snapshot(state: TrackerState, vanished: Collection[str]) -> list[tuple[list[str], Snapshot | None]]:
@@ -104,7 +112,12 @@ def _to_deposit(
 
 
 def _deposits(
-    settings: TrackerSettings, snapshot: Snapshot, owners: Mapping[int, tuple[str, ...]], roster: Roster, round: int
+    settings: TrackerSettings,
+    snapshot: Snapshot,
+    owners: Mapping[int, tuple[str, ...]],
+    roster: Roster,
+    round: int,
+    whole: Ints,
 ) -> tuple[dict[int, Tracked], dict[int, str]]:
     """The deposits of the owners' classes, Eq. (1) and (2), or why there are none."""
     if not owners:
@@ -122,7 +135,9 @@ def _deposits(
         else:
             failed = _unusable(settings, made, staying)
             return {
-                d.departed: Tracked(d, owners[d.departed], snapshot.round, round, _samples(snapshot, d.departed))
+                d.departed: Tracked(
+                    d, owners[d.departed], snapshot.round, round, max(_samples(snapshot, d.departed), whole[d.departed])
+                )
                 for d in made
                 if d.departed not in failed
             }, failed

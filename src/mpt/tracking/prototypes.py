@@ -19,7 +19,7 @@ from mpt.tracking.answers import Snapshot, Taken
 from mpt.tracking.book import ENOUGH
 from mpt.tracking.departures import Departures
 from mpt.tracking.dialogue import Told
-from mpt.tracking.roster import AWAITED, Roster, line, titled
+from mpt.tracking.roster import Roster, line, titled
 from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.stale import Offsets, StaleSamples, forecast, stale_samples, with_stale_samples
 from mpt.tracking.state import ReferenceModel, Tracked, TrackerState
@@ -193,7 +193,8 @@ def _said(name: str, silent: StaleSamples, samples: int) -> str:
 def _held(name: str, held: Meanwhile, roster: Roster) -> str:
     vehicle = titled(held.vehicle, roster.name(held.vehicle))
     how = "reconstructed from it" if held.made is not None else f"as it was ({held.why})"
-    why = f"its holder, vehicle {line(vehicle, 70)}, is {roster.state(held.vehicle)}"
+    state = roster.state(held.vehicle)
+    why = f"its holder, vehicle {line(vehicle, 70)}, {'was not asked' if state == 'present' else f'is {state}'}"
     return f"class {name}: {why} and was trusted last in round {held.round}; the class is {how}"
 
 
@@ -207,7 +208,7 @@ def readout_of(state: TrackerState) -> NearestClassMean | Linear | None:
 
 
 def _may_return(state: TrackerState, roster: Roster, c: int) -> bool:
-    return any(counts[c] > 0 and roster.state(v) in AWAITED for v, counts in state.counts.items())
+    return any(counts[c] > 0 and not roster.gone(v) for v, counts in state.counts.items())
 
 
 def _covariance(settings: TrackerSettings, stats: ClassStatistics, problems: list[str]) -> Floats | None:

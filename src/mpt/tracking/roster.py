@@ -154,6 +154,7 @@ def advance(
     absent: Absent = _ALL_MISSING,
     names: Mapping[str, str] = _EMPTY,
     kept: Collection[str] = (),
+    asked: Collection[str] | None = None,
 ) -> tuple[Roster, tuple[Decision, ...]]:
     """The roster after a round, and what changed.
 
@@ -166,6 +167,7 @@ def advance(
         absent: of the others, what is known.
         names: what vehicles are called, where that is known; others keep the name they had.
         kept: vehicles that are not forgotten however long ago they departed.
+        asked: vehicles that were asked in this round; others that do not answer have missed nothing. None: all were.
     """
     if isinstance(leaving, str):
         raise FleetError(f"leaving: {leaving!r}, should be several vehicles, [{leaving!r}]")
@@ -180,6 +182,8 @@ def advance(
             now, changes = _answered(before, round)
             _count_absence(absences, before)
         elif before is None or before.state == "departed":
+            continue
+        elif asked is not None and vehicle not in asked and vehicle not in leaving:
             continue
         else:
             now, changes = _unheard(vehicle, before, round, grace, absent)

@@ -14,7 +14,7 @@ import numpy as np
 from mpt.core import ClassStatistics, NearestClassMean, Reconstruction
 from mpt.core.affine import halves_suffice
 from mpt.core.health import Health
-from mpt.core.validation import Floats
+from mpt.core.validation import Floats, Ints
 from mpt.methods.simple import Linear
 from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.further import MOST, Further
@@ -111,7 +111,7 @@ class Heard:
         later: the questions after it, each with its answers by vehicle.
         rounds: the round that a vehicle's first answer was made for, where the transport knows.
         intake: takes answers as they come, where they need not be kept: the method has no questions of its own.
-        leaving, absent, names, head: what has been said beside the answers so far, see `Tracker.take`.
+        leaving, absent, names, head, asked: what has been said beside the answers so far, see `Tracker.take`.
     """
 
     question: Question
@@ -123,6 +123,7 @@ class Heard:
     absent: Absent = field(default_factory=Absent)
     names: Mapping[str, str] = field(default_factory=dict)
     head: ClassifierHead | None = None
+    asked: frozenset[str] | None = None
 
     def told(
         self,
@@ -130,12 +131,15 @@ class Heard:
         absent: Absent,
         names: Mapping[str, str],
         head: ClassifierHead | None,
+        asked: Collection[str] | None = None,
     ) -> "Heard":
         """With more of what is said beside answers."""
         if isinstance(leaving, str):
             raise FleetError(f"leaving: {leaving!r}, should be several vehicles, [{leaving!r}]")
         gone, head = self.leaving | set(leaving), head or self.head
-        return replace(self, leaving=gone, absent=self.absent | absent, names={**self.names, **names}, head=head)
+        whom = self.asked if asked is None else frozenset(asked)
+        called = {**self.names, **names}
+        return replace(self, leaving=gone, absent=self.absent | absent, names=called, head=head, asked=whom)
 
     def receive(self, vehicle: str, answer: bytes, made_for: int | None = None) -> "Heard":
         """With a vehicle's answer to the latest question; `FleetError` where it has one already."""
@@ -220,7 +224,9 @@ def take(state: TrackerState, heard: Heard) -> More | tuple[TrackerState, Outcom
         absent=heard.absent | Absent(taken.silent, {}, taken.refused),
         names=heard.names,
         kept={v for one in state.tracked.values() for v in one.owners},
+        asked=heard.asked,
     )
+    taken = replace(taken, unasked=_unasked(state, taken, roster, heard.asked))
     prepared = prepare(state, taken, request)
     taken = replace(taken, snapshot=taken.for_departures(prepared.keys))
     departed = settle(state, request, taken, roster)
@@ -234,6 +240,14 @@ def take(state: TrackerState, heard: Heard) -> More | tuple[TrackerState, Outcom
         why = f"{settings.method}: {MOST_QUESTIONS} questions were asked in this round, it would ask on"
         told = replace(told, problems=(*told.problems, why))
     return _closed(state, taken, roster, moves, departed, told, request.round, heard.names)
+
+
+def _unasked(state: TrackerState, taken: Taken, roster: Roster, asked: frozenset[str] | None) -> dict[str, Ints]:
+    """The vehicles that are there and were not asked in this round, and what each reported last."""
+    if asked is None:
+        return {}
+    passed_over = (v for v in roster.having("present") if v not in asked and v not in taken.counts)
+    return {v: state.counts[v] for v in passed_over if v in state.counts}
 
 
 def _closed(
@@ -250,7 +264,7 @@ def _closed(
     settings, present = state.settings, state.coverage
     refusals = tuple(Decision(round, "refused", v, (), why) for v, why in sorted(taken.refused.items()))
     known = still_known(state, departed.tracked, roster)
-    trusted = last_trusted(state, roster)
+    trusted = last_trusted(state, roster, taken.unasked)
     now = current(state, departed, taken, roster, known, told, trusted, round)
     tracked = {
         c: replace(one, method_state=told.method_states.get(c, one.method_state)) for c, one in departed.tracked.items()

@@ -150,6 +150,7 @@ class Tracker:
         refused: Mapping[str, str] = _UNNAMED,
         names: Mapping[str, str] = _UNNAMED,
         head: ClassifierHead | None = None,
+        asked: Collection[str] | None = None,
     ) -> More | Outcome:
         """With what has been received: what to ask next in this round, of whom; or what came of it.
 
@@ -162,8 +163,10 @@ class Tracker:
             refused: vehicles whose answer the transport has refused, and why: neither have they.
             names: what vehicles are called, where the transport knows, for the log; they are known by their ids.
             head: weight (C, d) and bias (C,) of the round's global model, for methods that read them.
+            asked: the vehicles that were asked in this round, where not all were: the others have missed nothing, and
+                their classes are as they were answered for last. None: all were.
         """
-        heard = (self._heard or self._begun()).told(leaving, Absent(absent, late, refused), names, head)
+        heard = (self._heard or self._begun()).told(leaving, Absent(absent, late, refused), names, head, asked)
         result = take(self.state, heard)
         if isinstance(result, More):
             self._heard = heard.ask(result)
@@ -183,6 +186,7 @@ class Tracker:
         refused: Mapping[str, str] = _UNNAMED,
         names: Mapping[str, str] = _UNNAMED,
         head: ClassifierHead | None = None,
+        asked: Collection[str] | None = None,
         ask: Callable[[More], Mapping[str, bytes]] | None = None,
     ) -> Outcome:
         """End a round with the answers that came in time.
@@ -200,11 +204,13 @@ class Tracker:
             refused: vehicles whose answer the transport has refused, and why: neither have they.
             names: what vehicles are called, where the transport knows, for the log; they are known by their ids.
             head: of the round's global model, for methods that read it.
+            asked: the vehicles that were asked in this round, where not all were: the others have missed nothing, and
+                their classes are as they were answered for last. None: all were.
             ask: asks the vehicles that are named, and gives what came back in time: for methods with several questions.
         """
         heard = Heard(self.question(round), answers, rounds=rounds)
         while True:
-            heard = heard.told(leaving, Absent(absent, late, refused), names, head)
+            heard = heard.told(leaving, Absent(absent, late, refused), names, head, asked)
             result = take(self.state, heard)
             if not isinstance(result, More):
                 break

@@ -1,4 +1,4 @@
-"""Holders of watched classes that are there, and whose answer does not count: late, refused or quarantined.
+"""Holders of watched classes that are there, and whose answer does not count: late, refused, quarantined or not asked.
 
 Nothing is deposited, held out or missed because of that. Their last trusted answer is kept, in the snapshot that it is
 in: should they leave, or stay silent, the deposit is made from there. Until then their classes are reconstructed from
@@ -16,9 +16,9 @@ from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.state import TrackerState
 
 
-def last_trusted(state: TrackerState, roster: Roster) -> dict[str, Snapshot]:
-    """By holder that is there and does not count, the last snapshot that its answer is in."""
-    found = {v: last_snapshot(state, v) for v in roster.having(*UNHEARD)}
+def last_trusted(state: TrackerState, roster: Roster, unasked: Collection[str] = ()) -> dict[str, Snapshot]:
+    """By holder that is there and does not count, or was not asked, the last snapshot that its answer is in."""
+    found = {v: last_snapshot(state, v) for v in (*roster.having(*UNHEARD), *unasked)}
     return {v: snapshot for v, snapshot in found.items() if snapshot is not None and v in snapshot.holders}
 
 

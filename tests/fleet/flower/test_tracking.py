@@ -78,8 +78,8 @@ def test_under_a_strategy_it_tracks_what_the_tracker_alone_tracks(tmp_path):
     )
     alone, outcome = expected(3, 6, grace=1)
     assert tracking.tracker.held_out == alone.held_out == (RARE,)
-    assert np.array_equal(tracking.outcome.prototypes, outcome.prototypes)
-    assert np.array_equal(tracking.outcome.readout.covariance, outcome.readout.covariance)
+    np.testing.assert_allclose(tracking.outcome.prototypes, outcome.prototypes, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(tracking.outcome.readout.covariance, outcome.readout.covariance, rtol=1e-9, atol=1e-12)
     assert [d.what for d in logged if d.classes == (RARE,)] == [
         "watched",
         "suspected",
