@@ -72,7 +72,7 @@ def test_under_a_strategy_it_tracks_what_the_tracker_alone_tracks(tmp_path):
             grid.away.add(10)
         return MetricRecord({"loss": 0.25})
 
-    tracking = Tracking(grid, tracker(grace=1), evaluate, 0.01, log=logged.extend, store=open_store(tmp_path))
+    tracking = Tracking(grid, tracker(grace=1), evaluate, 1.0, log=logged.extend, store=open_store(tmp_path))
     result = FedAvg(fraction_evaluate=0.0).start(
         grid, model(), num_rounds=6, train_config=tracking.train_config, evaluate_fn=tracking
     )
@@ -181,7 +181,7 @@ def test_what_goes_wrong_is_said_and_harms_only_its_vehicle():
     del user.fleet.samples["c"]
     grid, server = user.grid(), tracker()
     grid.away.add(13)
-    outcome = ask_statistics(grid, server, model(1), deadline=0.01)
+    outcome = ask_statistics(grid, server, model(1), deadline=1.0)
     assert outcome.answered == ("10",)
     assert whats(outcome, "11") == ["refused"]
     said = [p.partition(":")[0] for p in outcome.problems]
@@ -222,7 +222,7 @@ def test_who_has_said_goodbye_is_not_asked_before_it_is_started_again(tmp_path):
     leave = tmp_path / "leave"
     leave.write_text("stays\n")
     grid = App().grid(node_config={0: {"leave-file": str(leave)}})
-    tracking = Tracking(grid, tracker(), deadline=0.01)
+    tracking = Tracking(grid, tracker(), deadline=1.0)
     tracking(1, model(1))
     tracking(2, model(2))
     leave.write_text("asked\n")
