@@ -7,7 +7,7 @@ import numpy as np
 
 from mpt.core.validation import Floats, Ints
 from mpt.federation.plan import Plan
-from mpt.federation.presence import Presence
+from mpt.federation.presence import PlannedPresence
 from mpt.federation.stored import Stored
 
 CLASSES, DIM, RARE, OWNER = 6, 24, 2, 3
@@ -33,9 +33,9 @@ class World:
     renamed: bool = False
 
     @property
-    def presence(self) -> Presence:
+    def presence(self) -> PlannedPresence:
         """Who is there when."""
-        return Presence(PLAN, tuple(sorted(self.ids)), self.ids[OWNER])
+        return PlannedPresence(PLAN, tuple(sorted(self.ids)), self.ids[OWNER])
 
     @property
     def ids(self) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from mpt.federation.jobs import Job, Trainer, participants, train_plain, work_of
 from mpt.federation.measurement import Anchors, Measurement
 from mpt.federation.partition import Partition, PartitionRequest, make_partition
 from mpt.federation.plan import Plan
-from mpt.federation.presence import Presence
+from mpt.federation.presence import PlannedPresence
 from mpt.federation.readouts import find_readouts
 from mpt.federation.scoring import evaluate
 from mpt.federation.state import FederationState, Handle, JobKey, Model, NewModels
@@ -160,7 +160,7 @@ class Federation:
         self.partition = self._partition()
         self.labels = {v: dataset.train.labels[held] for v, held in self.partition.indices.items()}
         check_vehicles(plan.event_list, self.labels, self.partition.owner)
-        self.presence = Presence(plan, tuple(self.labels), self.partition.owner)
+        self.presence = PlannedPresence(plan, tuple(self.labels), self.partition.owner)
         read = dict.fromkeys(method.training for method in self.methods)
         self.trainings = (*(t for t in TRAININGS if t in read), *(t for t in read if t not in TRAININGS))
         self.losses: dict[str, Loss] = {t: find_loss(find_training(t).loss or plan.loss) for t in self.trainings}

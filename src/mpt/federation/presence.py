@@ -8,7 +8,7 @@ from mpt.scenario import Event, departure, left_after, present
 
 
 @dataclass(frozen=True)
-class Presence:
+class PlannedPresence:
     """A plan's vehicles over its rounds.
 
     Attributes:

@@ -12,7 +12,7 @@ from mpt.core.validation import Floats
 from mpt.federation.features import Embedding
 from mpt.federation.measurement import Anchor, Drift, Step
 from mpt.federation.plan import Plan
-from mpt.federation.presence import Presence
+from mpt.federation.presence import PlannedPresence
 from mpt.federation.readouts import Mahalanobis, find_readouts, needs_covariance
 from mpt.federation.rounds import Channel, Exchange
 from mpt.learning import numpy_generator
@@ -187,7 +187,7 @@ class ServerView:
 
 
 def views(
-    presence: Presence, number: int, features: Mapping[str, Embedding], before: Mapping[str, Embedding]
+    presence: PlannedPresence, number: int, features: Mapping[str, Embedding], before: Mapping[str, Embedding]
 ) -> dict[str, ServerView]:
     """What the server sees of each training, given the features under its model and under the departure-time one.
 

@@ -25,7 +25,7 @@ from mpt.base.files import remove_files, write_atomically
 from mpt.core.validation import Floats, Ints
 from mpt.federation.features import Embedding
 from mpt.federation.plan import Plan
-from mpt.federation.presence import Presence
+from mpt.federation.presence import PlannedPresence
 from mpt.federation.stored import Stored
 from mpt.federation.view import ServerView
 from mpt.learning import Loss
@@ -211,7 +211,7 @@ class Recorder:
     """
 
     record: Record
-    presence: Presence
+    presence: PlannedPresence
 
     def __call__(self, number: int, seen: Mapping[str, ServerView]) -> None:
         """In an evaluated round."""

@@ -24,7 +24,7 @@ from mpt.federation.features import Embedding
 from mpt.federation.measurement import Anchors, Measurement
 from mpt.federation.partition import PARTITIONS
 from mpt.federation.plan import Plan
-from mpt.federation.presence import Presence
+from mpt.federation.presence import PlannedPresence
 from mpt.federation.readouts import READOUTS
 from mpt.federation.scoring import evaluate
 from mpt.federation.state import Handle, Model
@@ -198,7 +198,7 @@ class RecordedRound:
     """
 
     number: int
-    presence: Presence
+    presence: PlannedPresence
     current: Mapping[str, Embedding]
     before: Mapping[str, Embedding]
 
@@ -221,7 +221,7 @@ def recorded_rounds(record: Record, plan: Plan, methods: Sequence[Method]) -> It
 def read_rounds(record: Record, plan: Plan) -> Iterator[RecordedRound]:
     """The evaluated rounds of one seed, read from the record one after the other."""
     samples = record.samples(plan.seed)
-    presence = Presence(plan, tuple(samples.labels), samples.owner)
+    presence = PlannedPresence(plan, tuple(samples.labels), samples.owner)
     before: dict[str, Embedding] = {}
     for number in samples.rounds or filter(plan.evaluates, range(1, plan.rounds + 1)):
         current: dict[str, Embedding] = dict(record.round(plan.seed, number, samples))
