@@ -1,0 +1,349 @@
+"""A scenario's run: its settings, the files that it writes, and the figures that its rows are compared by.
+
+    DIR/config.toml      the settings
+    DIR/manifest.json    versions, device, classes, who holds what
+    DIR/presence-S.csv   who was there when, of seed S; `mpt.scenario.read_presence` reads it
+    DIR/rounds.csv       a line a seed and round: who was there, trained and answered, bytes
+    DIR/classes.csv      a line a seed, round and class: samples that are there, absent by the truth, what the server does
+    DIR/decisions.csv    what the server decided, and why
+    DIR/metrics.csv      a line a seed, evaluated round, method and class: F1, precision, recall
+    DIR/summary.csv      a line a method: mean F1 over the pairs (class, round) in which the class is absent
+"""
+
+import csv
+import io
+import json
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from mpt.base.errors import ConfigError, MptError
+from mpt.base.files import write_atomically
+from mpt.base.seeds import Stat
+from mpt.base.settings import check, like, rules_of, setting, to_toml, unknown
+from mpt.data import Dataset, load
+from mpt.federation.living import Living, LivingRound
+from mpt.federation.metrics import score
+from mpt.federation.plan import FederationSettings, Plan
+from mpt.runs.config import DataSettings, RunConfig
+from mpt.runs.manifest import commit
+from mpt.runs.simulate import choose_device
+from mpt.scenario import Scenario, find_scenario, write_presence
+from mpt.tracking.settings import TrackerSettings
+from mpt.version import ENGINE, __version__
+
+DEFAULT_METHODS = ("mpt", "mpt-lite", "mpt-x", "mpt:blend", "frozen", "remaining-mean", "oracle-train", "live")
+TABLES = ("rounds", "classes", "decisions", "metrics", "summary")
+_SERVER = ("grace", "watch_share", "carry_share", "most_watched", "most_references", "remember", "returns")
+"""Settings of the tracker."""
+
+Progress = Callable[[int, LivingRound], None]
+"""Called after every round with the seed and what happened."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScenarioConfig:
+    """What `mpt run --scenario` does. Every field is an option of the command, a key of a TOML file."""
+
+    scenario: str = setting("parking-lot", "who is there when, and who holds what: a shipped one, or FILE.toml")
+    dataset: str = like(DataSettings, "dataset")
+    image_size: int | None = like(DataSettings, "image_size")
+    per_class: int = like(DataSettings, "per_class")
+    methods: tuple[str, ...] = like(FederationSettings, "methods", DEFAULT_METHODS)
+    backbone: str = like(FederationSettings, "backbone")
+    weights: str | None = like(FederationSettings, "weights")
+    freeze: bool = like(FederationSettings, "freeze")
+    participation: float = like(FederationSettings, "participation")
+    asked: float = setting(1.0, "share of the vehicles that are asked for statistics in a round", above=0, most=1)
+    eval_every: int = like(FederationSettings, "eval_every", 1)
+    epochs: int = like(FederationSettings, "epochs")
+    lr: float = like(FederationSettings, "lr")
+    batch_size: int = like(FederationSettings, "batch_size")
+    augment: str = like(FederationSettings, "augment")
+    momentum: float = like(FederationSettings, "momentum")
+    weight_decay: float = like(FederationSettings, "weight_decay")
+    local_steps: int | None = like(FederationSettings, "local_steps")
+    prox: float = like(FederationSettings, "prox")
+    loss: str = like(FederationSettings, "loss")
+    ridge: float = like(FederationSettings, "ridge")
+    cov_ridge: float = like(FederationSettings, "cov_ridge")
+    engine: str = like(FederationSettings, "engine")
+    precision: str = like(FederationSettings, "precision")
+    grace: int = like(TrackerSettings, "grace")
+    watch_share: float = like(TrackerSettings, "watch_share")
+    carry_share: float = like(TrackerSettings, "carry_share")
+    most_watched: int | None = like(TrackerSettings, "most_watched")
+    most_references: int = like(TrackerSettings, "most_references")
+    remember: bool = like(TrackerSettings, "remember")
+    returns: str = like(TrackerSettings, "returns")
+    seeds: int = like(RunConfig, "seeds")
+    first_seed: int = like(RunConfig, "first_seed")
+    device: str = like(RunConfig, "device")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def seed_numbers(self) -> range:
+        """The seeds themselves."""
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+    def plan(self, seed: int, rounds: int) -> Plan:
+        """The settings of training of a seed."""
+        shared = {f.name for f in fields(Plan)} & {f.name for f in fields(self)}
+        chosen: dict[str, Any] = {name: getattr(self, name) for name in shared}
+        return Plan(**chosen, rounds=max(rounds, 2), depart_at=1, rare=0, seed=seed)
+
+    @property
+    def server(self) -> dict[str, Any]:
+        """The settings of the tracker."""
+        return {name: getattr(self, name) for name in _SERVER}
+
+
+def make_scenario_config(settings: Mapping[str, Any]) -> ScenarioConfig:
+    """A `ScenarioConfig`, or `ConfigError` with one sentence about the first thing that is wrong."""
+    for name in settings:
+        if name not in rules_of(ScenarioConfig):
+            if name in rules_of(RunConfig):
+                raise ConfigError(f"{name}: is for the paper's departure, should be left out with --scenario")
+            raise ConfigError(unknown(ScenarioConfig, name))
+    try:
+        return ScenarioConfig(**settings)
+    except MptError as error:
+        raise ConfigError(str(error)) from None
+
+
+@dataclass(frozen=True, eq=False)
+class ScenarioRun:
+    """What came of a scenario.
+
+    Attributes:
+        config: the settings.
+        scenario: what was played.
+        manifest: versions, device, classes, who holds what.
+        tables: by name, each a list of lines; see the head of this file.
+        folder: where the files are; None where nothing was written.
+    """
+
+    config: ScenarioConfig
+    scenario: Scenario
+    manifest: dict[str, Any]
+    tables: dict[str, list[dict[str, Any]]]
+    folder: Path | None = None
+
+
+def play(
+    config: ScenarioConfig,
+    *,
+    out: Path | None = None,
+    begin: Callable[[Mapping[str, Any], int], None] | None = None,
+    progress: Progress | None = None,
+    say: Callable[[str], None] = print,
+) -> ScenarioRun:
+    """Play all seeds of a scenario.
+
+    Args:
+        config: the settings.
+        out: a new or empty folder for the files.
+        begin: called once before the first round with the manifest and the number of rounds of all seeds.
+        progress: called after every round.
+        say: takes a sentence on what was left out of the dataset.
+    """
+    scenario, device = find_scenario(config.scenario), choose_device(config.device)
+    dataset = load(config.dataset, image_size=config.image_size, per_class=config.per_class, say=say)
+    if out is not None:
+        _empty(out)
+    played = {seed: scenario.play(seed, dataset.classes) for seed in config.seed_numbers}
+    lives = {
+        seed: Living(
+            dataset,
+            config.plan(seed, one.presence.rounds),
+            one.presence,
+            one.shares,
+            torch.device(device),
+            config.server,
+            config.asked,
+        )
+        for seed, one in played.items()
+    }
+    manifest = _manifest(config, scenario, dataset, device, lives)
+    if begin is not None:
+        begin(manifest, sum(living.presence.rounds for living in lives.values()))
+    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
+    for seed in config.seed_numbers:
+        living = lives.pop(seed)
+        for one in living.rounds():
+            for name, lines in lines_of(seed, living, one).items():
+                tables[name] += lines
+            if progress is not None:
+                progress(seed, one)
+        if out is not None:
+            write_presence(living.presence, out / f"presence-{seed}.csv")
+    tables["summary"] = summary(tables["metrics"], tables["rounds"])
+    run = ScenarioRun(config, scenario, manifest, tables, out)
+    if out is not None:
+        write(run, out)
+    return run
+
+
+def lines_of(seed: int, living: Living, one: LivingRound) -> dict[str, list[dict[str, Any]]]:
+    """A round's lines of every table."""
+    names, number, pairs = living.dataset.classes, one.round, living.pairs[one.round - 1]
+    label = living.presence.labels[number - 1] if living.presence.labels else ""
+    numbers = {
+        "seed": seed, "round": number, "label": label, "here": len(one.here), "trained": len(one.trained),
+        "answered": len(one.answered), **{f"{state}_vehicles": count for state, count in one.states.items()},
+        "state_bytes": one.state_bytes, **{f"bytes_up {name}": size for name, size in one.bytes_up.items()},
+    }  # fmt: skip
+    totals = living.counts.sum(axis=0)
+    classes = [
+        {
+            "seed": seed, "round": number, "class": names[c], "samples": int(one.present[c]),
+            "share": round(float(one.present[c]) / max(int(totals[c]), 1), 6), "absent": int(pairs[c]),
+            "deposit": int(c in one.tracked), "held_out": int(c in one.held_out),
+        }
+        for c in range(len(names))
+    ]  # fmt: skip
+    decisions = [
+        {
+            "seed": seed, "round": number, "what": d.what, "vehicle": d.vehicle,
+            "classes": " ".join(names[c] for c in d.classes), "why": d.why,
+        }
+        for d in one.decisions
+    ]  # fmt: skip
+    metrics = []
+    for name, confusion in one.confusions.items():
+        scores, mine = score(confusion), one.deposited.get(name, one.tracked)
+        for c in range(len(names)):
+            metrics.append(
+                {
+                    "seed": seed, "round": number, "method": name, "class": names[c],
+                    "f1": round(float(scores.f1[c]), 6), "precision": round(float(scores.precision[c]), 6),
+                    "recall": round(float(scores.recall[c]), 6), "absent": int(pairs[c]), "deposit": int(c in mine),
+                }
+            )  # fmt: skip
+    return {"rounds": [numbers], "classes": classes, "decisions": decisions, "metrics": metrics}
+
+
+def summary(metrics: Sequence[Mapping[str, Any]], rounds: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A line a method: mean F1 over pairs, over those with a deposit, over the others, and bytes a round.
+
+    A pair is a class and an evaluated round in which it is absent by the truth; pairs are the same for all methods.
+    Means are taken a seed, then over the seeds.
+    """
+    found = []
+    for method in dict.fromkeys(line["method"] for line in metrics):
+        mine = [line for line in metrics if line["method"] == method]
+        seeds = list(dict.fromkeys(line["seed"] for line in mine))
+        sizes = [line.get(f"bytes_up {method}") for line in rounds]
+        sent = [size for size in sizes if size is not None]
+        absent, stored, others = (
+            [_mean(line["f1"] for line in mine if line["seed"] == seed and kept(line)) for seed in seeds]
+            for kept in (_absent, _stored, _there)
+        )
+        found.append(
+            {
+                "method": method,
+                "pairs": sum(map(_absent, mine)),
+                "f1": _stat(absent),
+                "deviation": _deviation(absent),
+                "with_deposit": sum(map(_stored, mine)),
+                "f1_with_deposit": _stat(stored),
+                "others_f1": _stat(others),
+                "bytes_up": round(sum(sent) / len(sent)) if sent else "",
+            }
+        )
+    return found
+
+
+def _absent(line: Mapping[str, Any]) -> bool:
+    return bool(line["absent"])
+
+
+def _stored(line: Mapping[str, Any]) -> bool:
+    return bool(line["absent"] and line["deposit"])
+
+
+def _there(line: Mapping[str, Any]) -> bool:
+    return not line["absent"]
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return sum(known) / len(known) if known else None
+
+
+def _stat(values: Iterable[float | None]) -> float | str:
+    known = [value for value in values if value is not None]
+    return round(Stat.of(known).mean, 6) if known else ""
+
+
+def _deviation(values: Iterable[float | None]) -> float | str:
+    known = [value for value in values if value is not None]
+    deviation = Stat.of(known).deviation if known else None
+    return "" if deviation is None else round(deviation, 6)
+
+
+def _empty(out: Path) -> None:
+    """The folder, made, with nothing of another run in it."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        there = sorted(path.name for path in out.iterdir())
+    except OSError as error:
+        raise ConfigError(f"out: {out} cannot be made a folder ({error.strerror})") from None
+    if there:
+        raise ConfigError(f"out: {out} is not empty ({there[0]}), should be a new folder")
+
+
+def write(run: ScenarioRun, out: Path) -> None:
+    """The files of a run but for its presence."""
+    write_atomically(out / "config.toml", to_toml(run.config).encode())
+    write_atomically(out / "manifest.json", (json.dumps(run.manifest, indent=1) + "\n").encode())
+    for name, lines in run.tables.items():
+        write_atomically(out / f"{name}.csv", _csv(lines).encode())
+
+
+def _csv(lines: Sequence[Mapping[str, Any]]) -> str:
+    text = io.StringIO(newline="")
+    if lines:
+        writer = csv.DictWriter(text, list(dict.fromkeys(k for line in lines for k in line)), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+    return text.getvalue()
+
+
+def _manifest(
+    config: ScenarioConfig, scenario: Scenario, dataset: Dataset, device: str, lives: Mapping[int, Living]
+) -> dict[str, Any]:
+    first = lives[config.first_seed]
+    holders = {
+        str(seed): {
+            dataset.classes[c]: one.presence.vehicles[int(one.counts[:, c].argmax())]
+            for c in np.flatnonzero(one.pairs.any(axis=0))
+        }
+        for seed, one in lives.items()
+    }
+    return {
+        "mpt": __version__,
+        "bench": ENGINE,
+        "commit": commit(Path(__file__).parents[3]),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
+        "scenario": scenario.name,
+        "about": scenario.about,
+        "dataset": dataset.name,
+        "dataset_fingerprint": dataset.fingerprint(),
+        "classes": list(dataset.classes),
+        "vehicles": list(first.presence.vehicles),
+        "rounds": first.presence.rounds,
+        "trainings": {row.name: row.training for row in first.rows},
+        "lost_with": holders,
+        "pairs": {str(seed): int(one.pairs.sum()) for seed, one in lives.items()},
+    }
