@@ -24,7 +24,7 @@ import torch
 
 from mpt.base.errors import ConfigError, MptError
 from mpt.base.files import write_atomically
-from mpt.base.seeds import Stat
+from mpt.base.seeds import stat
 from mpt.base.settings import check, like, rules_of, setting, to_toml, unknown
 from mpt.data import Dataset, load
 from mpt.federation.living import Living, LivingRound
@@ -280,12 +280,12 @@ def _mean(values: Iterable[float]) -> float | None:
 
 def _stat(values: Iterable[float | None]) -> float | str:
     known = [value for value in values if value is not None]
-    return round(Stat.of(known).mean, 6) if known else ""
+    return round(stat(known).mean, 6) if known else ""
 
 
 def _deviation(values: Iterable[float | None]) -> float | str:
     known = [value for value in values if value is not None]
-    deviation = Stat.of(known).deviation if known else None
+    deviation = stat(known).deviation if known else None
     return "" if deviation is None else round(deviation, 6)
 
 
