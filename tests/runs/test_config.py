@@ -157,6 +157,11 @@ def test_a_setting_stands_once():
             "tail",
             "tail_seconds",
             "probation",
+            "returns",
+            "return_chance",
+            "retention",
+            "evaluate_every",
+            "validation",
         ),
     }
     for name in set(same) - {"backbone", "seed", "events", "method"}:

@@ -11,6 +11,7 @@ from mpt.base.text import quantity
 from mpt.cli.progress import Reporter
 from mpt.cli.render import console, note, say
 from mpt.runs.config import ConfigError, RunConfig, make_config, read_toml
+from mpt.runs.scenario_config import ScenarioConfig
 
 FILES = ("config.toml", "manifest.json", "samples.png", "metrics.csv", "diagnostics.csv", "confusion.csv")
 
@@ -23,6 +24,14 @@ def add_to(app: typer.Typer) -> None:
 def run(config: Path | None, out: Path | None, overwrite: bool, track: str | None, **options: Any) -> None:
     """Simulate a federation that a vehicle leaves, and read out every method."""
     settings = {**(read_toml(config) if config else {}), **{k: v for k, v in options.items() if v is not None}}
+    if "scenario" in settings:
+        from mpt.cli.scenario import run_scenario
+
+        run_scenario(settings, out, overwrite, track)
+        return
+    for name in _of_scenarios():
+        if name in settings:
+            raise ConfigError(f"{name}: is for scenarios, should come with --scenario NAME|FILE.toml")
     chosen = make_config(settings)
     if overwrite and out is None:
         raise ConfigError("overwrite: there is no folder to overwrite, should come with --out DIR")
@@ -52,6 +61,11 @@ def _larger(out: Path) -> list[str]:
     return [f"{name} ({quantity(size)})" for name, size in sizes.items() if size]
 
 
+def _of_scenarios() -> list[str]:
+    """The options that only scenarios have."""
+    return [name for name in rules_of(ScenarioConfig) if name not in rules_of(RunConfig)]
+
+
 def _signature() -> inspect.Signature:
     path = Annotated[Path | None, typer.Option("--config", help="TOML file with the same settings")]
     out = Annotated[Path | None, typer.Option("--out", help="folder for the results; a killed run resumes from there")]
@@ -67,8 +81,10 @@ def _signature() -> inspect.Signature:
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         for name, default, annotation in given
     ]
-    for name, rule in rules_of(RunConfig).items():
-        kind, default = kinds_of(RunConfig)[name][0], default_of(RunConfig, name)
+    owners = dict.fromkeys(rules_of(RunConfig), RunConfig) | dict.fromkeys(_of_scenarios(), ScenarioConfig)
+    for name, owner in owners.items():
+        rule, kind, default = rules_of(owner)[name], kinds_of(owner)[name][0], default_of(owner, name)
+        default = None if name == "scenario" else default
         shown = ", ".join(default) if isinstance(default, tuple) else default
         plain = default is None or default == "" or isinstance(default, bool)
         said = rule.about if plain else f"{rule.about} (default: {shown})"

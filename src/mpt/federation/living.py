@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from mpt.core import ClassStatistics, NearestClassMean
 from mpt.core.validation import Floats, Ints
@@ -150,9 +151,9 @@ class Living:
 
     def _tracker(self, method: str) -> Tracker:
         plan = self.plan
-        about = {"ridge": plan.ridge, "cov_ridge": plan.cov_ridge, "seed": plan.seed} | dict(self.server)
-        size = {"num_classes": self.dataset.num_classes, "dim": self._ground.model.dim}
-        return Tracker(TrackerSettings(**size, method=method, class_names=tuple(self.dataset.classes), **about))
+        about: dict[str, Any] = {"ridge": plan.ridge, "cov_ridge": plan.cov_ridge, "seed": plan.seed} | dict(self.server)
+        classes, dim = tuple(self.dataset.classes), self._ground.model.dim
+        return Tracker(TrackerSettings(len(classes), dim, method=method, class_names=classes, **about))
 
     @property
     def leader(self) -> Tracker:
@@ -160,10 +161,11 @@ class Living:
         return self.trackers[LEADER]
 
     @cached_property
-    def pairs(self) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    def pairs(self) -> NDArray[np.bool_]:
         """(R, C): in which rounds a concentrated class is absent, by the truth: the same for every row and policy."""
         held = self.counts.max(axis=0) >= CONCENTRATED * self.counts.sum(axis=0)
-        return absent_pairs(self.presence, self.counts, self.leader.settings.carry_share) & held
+        pairs: NDArray[np.bool_] = absent_pairs(self.presence, self.counts, self.leader.settings.carry_share) & held
+        return pairs
 
     @cached_property
     def always(self) -> Presence:
@@ -298,12 +300,13 @@ class Living:
         self, number: int, features: Mapping[str, Features], outcomes: Mapping[str, Outcome]
     ) -> dict[str, Ints]:
         """By row, the test samples by label and prediction."""
-        made = {row.name: self._readout(row, number, features[row.training], outcomes) for row in self.rows}
         found = dict[str, Ints]()
         for one in dict.fromkeys(features.values()):
-            names = [row.name for row in self.rows if features[row.training] is one and made[row.name] is not None]
-            found |= dict(zip(names, one.confusions([made[name] for name in names]), strict=True))
-        return found
+            mine = [row for row in self.rows if features[row.training] is one]
+            made = {row.name: self._readout(row, number, one, outcomes) for row in mine}
+            known = {name: readout for name, readout in made.items() if readout is not None}
+            found |= dict(zip(known, one.confusions(list(known.values())), strict=True))
+        return {row.name: found[row.name] for row in self.rows if row.name in found}
 
     def _readout(self, row: Row, number: int, features: Features, outcomes: Mapping[str, Outcome]) -> Readout | None:
         led = outcomes[LEADER]
@@ -319,7 +322,7 @@ class Living:
                 prototypes[c] = self._truth(features, c)
             return self._nearest(prototypes, led.covariance)
         outcome = outcomes[row.name]
-        if outcome.covariance is None and outcome.readout is not None and features is not None:
+        if outcome.covariance is None and outcome.readout is not None and not isinstance(outcome.readout, Linear):
             same = self.trackers[row.name].settings.training == self.leader.settings.training
             return self._nearest(outcome.prototypes, led.covariance if same else None)
         return outcome.readout

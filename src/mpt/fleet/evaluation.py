@@ -1,15 +1,28 @@
-"""How well a server's readout recognises test samples, where the server has any."""
+"""How well a server's readout recognises samples: test samples of its own, or what vehicles have set aside."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpt.base.errors import MptError
+from mpt.core.validation import Ints
 from mpt.federation.metrics import confusion_matrix, score
-from mpt.fleet.exchange import Arrays
+from mpt.fleet.exchange import Arrays, Ask, Failure, Reply
+from mpt.fleet.phase import Phase
 from mpt.fleet.vehicle import load
 from mpt.learning import Classifier, Samples, embed
 from mpt.methods import Readout
+from mpt.protocol.evaluation import EvaluationRequest, Evidence
+from mpt.tracking.errors import FleetError
+from mpt.tracking.rounds import Outcome
+
+if TYPE_CHECKING:
+    from mpt.fleet.server import Server
+
+_FEW = 10
+"""Samples of a class that a vehicle may have set aside whatever it reported of it, for rounding."""
 
 
 def evaluate_readout(
@@ -24,3 +37,75 @@ def evaluate_readout(
     scores, there = score(confusion), np.bincount(labels, minlength=len(classes))
     f1 = {name: round(float(s), 6) if n else None for name, s, n in zip(classes, scores.f1, there, strict=True)}
     return {"accuracy": round(scores.accuracy, 6), "f1": f1}
+
+
+class Evaluation(Phase):
+    """The last question of a round: how a vehicle's validation samples are recognised by the round's readout.
+
+    It goes to those who have answered in the round and stay. Whoever does not answer this one has missed nothing.
+
+    Attributes:
+        evidence: what all have counted; None where nobody has.
+    """
+
+    def __init__(self, server: "Server", number: int) -> None:
+        super().__init__(server, "evaluate", number)
+        self.evidence: Evidence | None = None
+        self._request: EvaluationRequest | None = None
+
+    def put(self, model: Arrays, outcome: Outcome, leaving: Collection[str]) -> Ask:
+        """Ask, where the readout can be sent; what was asked. What is wrong is a problem, and no more than that."""
+        ask = Ask("evaluate", self.number, model)
+        try:
+            self._request = request = request_of(outcome)
+        except MptError as error:
+            self.problems.append(f"evaluate: left out, {error}")
+            return ask
+        ask = replace(ask, request=request.to_bytes(), largest_answer=request.largest_answer)
+        nodes = self.server.models.nodes
+        self.ask(ask, {nodes[v] for v in outcome.answered if v in nodes and v not in leaving})
+        if self.evidence is None:
+            self.problems.append("evaluate: no vehicle has counted, so the evidence is as it was")
+        return ask
+
+    def _hear(self, node: str, reply: Reply | Failure, known: str) -> None:
+        """A reply says nothing here but counts, and only of the vehicle that was asked."""
+        if isinstance(reply, Reply):
+            if reply.vehicle != known:
+                reply = Failure("its reply has another vehicle's id", refused=True)
+            elif reply.answer is None:
+                reply = Failure("its reply has no answer, which is missing", refused=True)
+            else:
+                reply = replace(reply, leaving=False)
+        super()._hear(node, reply, known)
+
+    def _take_answer(self, vehicle: str, answer: bytes) -> bool:
+        assert self._request is not None
+        told = self._request.read(answer)
+        check_share(told, self.server.tracker.state.counts.get(vehicle), self.server.policy.validation)
+        self.evidence = told if self.evidence is None else self.evidence.merge(told)
+        return True
+
+
+def request_of(outcome: Outcome) -> EvaluationRequest:
+    """A round's readout as vehicles are sent it; `MptError` where it is no linear layer."""
+    layer = getattr(outcome.readout, "to_linear", None)
+    if layer is None:
+        what = "no class has a prototype" if outcome.readout is None else "the readout is no linear layer"
+        raise FleetError(f"{what}, so there is nothing that vehicles could evaluate")
+    return EvaluationRequest(outcome.round, *layer())
+
+
+def check_share(evidence: Evidence, reported: Ints | None, share: float) -> None:
+    """Refuse more validation samples of a class than go with what the vehicle has reported of it.
+
+    Of n samples share * n are set aside, which is below twice that share of the others, as share is at most one half.
+    """
+    known = np.zeros(evidence.num_classes) if reported is None else reported
+    most = 2 * share * known + _FEW
+    if np.any(evidence.samples > most):
+        c = int(np.argmax(evidence.samples - most))
+        raise FleetError(
+            f"answer: {evidence.samples[c]} validation samples of class {c}, should be at most {most[c]:.0f} with "
+            f"{known[c]:.0f} reported"
+        )

@@ -13,24 +13,25 @@ from mpt.tracking.roster import line
 Arrays = Mapping[str, NDArray[Any]]
 """A model's state dict as NumPy arrays."""
 
-Kind = Literal["train", "report"]
+Kind = Literal["train", "report", "evaluate"]
 Left = Callable[[], float]
 """Seconds that there are left to wait, asked for again and again: replies shorten them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ask:
-    """What the server sends to every vehicle: once to train, once to report on the new global model.
+    """What the server sends to vehicles: to train, to report on the new global model, and to evaluate its readout.
 
     Attributes:
-        kind: "train" or "report".
+        kind: "train", "report" or "evaluate".
         round: its number.
         model: the global model.
         held_out: to train: classes whose samples are not to be trained on, those of departed vehicles.
         loss: to train: what to minimise, by name.
         may_follow: to report: whether a further question may come in the same round.
-        request: to report: `Question.to_bytes()`, or `Further.to_bytes()` where it follows another in the same round.
-        largest_answer: to report: bytes; a longer answer is not looked at.
+        request: to report: `Question.to_bytes()`, or `Further.to_bytes()` where it follows another in the same round; to
+            evaluate: `EvaluationRequest.to_bytes()`.
+        largest_answer: to report and to evaluate: bytes; a longer answer is not looked at.
         keep: to report: whether features under this model may be asked for again, as by the method "mpt-x" or where a
             further question may follow.
         references: to report: the fingerprint of each reference model that the request names, by its round.
@@ -66,7 +67,7 @@ class Reply:
         leaving: whether it leaves for good after this reply.
         samples: how many it trained on.
         model: its update; None where it did not train.
-        answer: to a report: its statistics as bytes; None otherwise.
+        answer: its statistics as bytes, or to an evaluation its counts; None where it trains.
         unknown: how many samples it has of classes that are none of the fleet's, by their names; they are left out.
     """
 

@@ -21,7 +21,7 @@ CLASS_STATES = ("trained", "suspected", "departed")
 
 def prometheus(status: Status) -> str:
     """The status as text, one gauge after the other."""
-    return "".join((*_fleet(status), *_vehicles(status), *_classes(status), *_scores(status)))
+    return "".join((*_fleet(status), *_vehicles(status), *_classes(status), *_scores(status), *_evidence(status)))
 
 
 def _fleet(status: Status) -> list[str]:
@@ -131,6 +131,33 @@ def _scores(status: Status) -> list[str]:
             "class_f1",
             "F1 of a class on the server's test samples.",
             [({"class": c.name}, _number(c.f1)) for c in status.classes],
+        ),
+    ]
+
+
+def _evidence(status: Status) -> list[str]:
+    """Where vehicles have evaluated."""
+    if status.evidence_round is None:
+        return []
+    told = [(c.name, c.recall) for c in status.classes if c.recall is not None]
+    ends = [(name, end, getattr(found, end)) for name, found in told for end in ("low", "high")]
+    return [
+        _gauge("evidence_round", "Round whose readout vehicles have evaluated last.", [({}, status.evidence_round)]),
+        _gauge("evidence_vehicles", "Vehicles that have evaluated it.", [({}, status.evidence_vehicles)]),
+        _gauge(
+            "class_recall",
+            "Share of vehicles' validation samples of a class that the readout recognises.",
+            [({"class": name}, r.right / r.samples if r.samples else math.nan) for name, r in told],
+        ),
+        _gauge(
+            "class_recall_interval",
+            "Ends of the 95% interval of a class's recall.",
+            [({"class": name, "end": end}, value) for name, end, value in ends],
+        ),
+        _gauge(
+            "class_validation_samples",
+            "Validation samples of a class on the vehicles that have evaluated.",
+            [({"class": name}, found.samples) for name, found in told],
         ),
     ]
 

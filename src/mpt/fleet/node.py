@@ -12,6 +12,7 @@ KEYS = {
     "partition-id": "with num-partitions: which part of a dataset that all have",
     "num-partitions": "how many parts there are",
     "min-samples": "classes that the vehicle has fewer samples of are not in its reports (default: 1)",
+    "validation": "at most this share of each class is set aside to evaluate on (default: the run's)",
     "name": "what the vehicle is called, where it is known by what it says (vehicle-ids = partition)",
     "own-settings": "further keys, with commas between, that an app of your own reads",
     "leave-file": "where it is told to leave; mpt vehicle sets it",
@@ -29,6 +30,7 @@ class NodeConfig:
         dataset: of the vehicle's own, or which its part is of; None: the run's.
         partition_id, num_partitions: its part; None where its samples are its own.
         min_samples: classes that it has fewer samples of are left out of its reports.
+        validation: the most of each class that it sets aside, where the run asks for evaluations; None: no limit.
         name: what it calls itself; empty where it has no name.
         leave_file: by which it is told to leave.
         images_file: where its decoded images are kept between messages.
@@ -38,6 +40,7 @@ class NodeConfig:
     partition_id: int | None = None
     num_partitions: int | None = None
     min_samples: int = 1
+    validation: float | None = None
     name: str = ""
     leave_file: Path | None = None
     images_file: Path | None = None
@@ -69,6 +72,7 @@ class NodeConfig:
             partition_id=part,
             num_partitions=parts,
             min_samples=min_samples(given),
+            validation=_share(given, "validation"),
             name=name,
             leave_file=None if leave is None else Path(leave),
             images_file=None if images is None else Path(images),
@@ -93,6 +97,15 @@ def _whole(given: Mapping[str, object], key: str, least: int) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise FleetError(f"node config: {key} = {value!r}, should be a whole number of at least {least}")
     return value
+
+
+def _share(given: Mapping[str, object], key: str) -> float | None:
+    if key not in given:
+        return None
+    value = given[key]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise FleetError(f"node config: {key} = {value!r}, should be a number from 0 to below 1")
+    return float(value)
 
 
 def _text(given: Mapping[str, object], key: str) -> str | None:

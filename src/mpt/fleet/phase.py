@@ -1,4 +1,4 @@
-"""One half of a round: what was asked, and what came back in time. Whatever one reply does harms nobody else."""
+"""One part of a round: what was asked, and what came back in time. Whatever one reply does harms nobody else."""
 
 import math
 from collections import Counter
@@ -159,12 +159,16 @@ class Phase:
             raise FleetError(f"it is {state}")
         if reply.model is not None and self.kind == "train":
             self._take_update(reply)
-        if reply.answer is not None and self.kind == "report":
+        if reply.answer is not None and self.kind != "train":
             self.received += len(reply.answer)
-            self.reported += self.server.tracker.receive(reply.vehicle, reply.answer, round=reply.round) == ""
+            self.reported += self._take_answer(reply.vehicle, reply.answer)
         self._taken.add(reply.vehicle)
         if reply.leaving:
             self.leaving.add(reply.vehicle)
+
+    def _take_answer(self, vehicle: str, answer: bytes) -> bool:
+        """Whether an answer, which is of this round, counts."""
+        return self.server.tracker.receive(vehicle, answer, round=self.number) == ""
 
     def _take_update(self, reply: Reply) -> None:
         assert reply.model is not None

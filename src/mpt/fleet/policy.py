@@ -1,4 +1,4 @@
-"""When a round of a fleet ends, and when the server gives up."""
+"""When a round of a fleet ends, when the server gives up, and when it asks how well classes are recognised."""
 
 from dataclasses import dataclass
 
@@ -32,6 +32,21 @@ class RoundPolicy:
     min_vehicles: int = setting(2, "so many vehicles must be reachable for a round to begin", least=1)
     timeout: float = setting(600.0, "seconds to wait for them", above=0, should=_SECONDS)
     max_attempts: int = setting(3, "of a round that is short of updates, before the server stops", least=1)
+    evaluate_every: int = setting(
+        0, "every so many rounds vehicles count how their validation samples are recognised; 0: never", least=0
+    )
+    validation: float = setting(
+        0.0,
+        "share of each class that a vehicle sets aside for that, neither trained on nor reported",
+        least=0,
+        most=0.5,
+    )
 
     def __post_init__(self) -> None:
         check(self, FleetError)
+        if self.evaluate_every and not self.validation:
+            raise FleetError("validation: 0, should be above 0 where evaluate_every is")
+
+    def evaluates(self, number: int) -> bool:
+        """Whether a round's readout is evaluated."""
+        return self.evaluate_every > 0 and number % self.evaluate_every == 0

@@ -1,4 +1,4 @@
-"""The server's side of a fleet, round by round: train, average, ask for statistics, track, checkpoint.
+"""The server's side of a fleet, round by round: train, average, ask for statistics, track, evaluate, checkpoint.
 
 It is the loop of `mpt.federation.engine` over a transport: vehicles may be late, wrong, gone, or back.
 """
@@ -12,15 +12,18 @@ from typing import Any
 import numpy as np
 
 from mpt.fleet.checkpoint import json_object, json_texts, read_part
+from mpt.fleet.evaluation import Evaluation
 from mpt.fleet.exchange import Arrays, Ask, Farewells, Kind, Node, Transport, nbytes
 from mpt.fleet.judge import unusable
 from mpt.fleet.orders import take_orders
 from mpt.fleet.phase import Phase
 from mpt.fleet.policy import RoundPolicy
 from mpt.fleet.reference_models import ReferenceModels, model_in, models_in, packed
+from mpt.fleet.status import EVIDENCE, evidence_in
 from mpt.fleet.store import SCORES, TRACKER, Store
 from mpt.learning import Classifier
 from mpt.methods import find_training
+from mpt.protocol.evaluation import Evidence
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import Decision, line
 from mpt.tracking.tracker import More, Outcome, Tracker
@@ -57,6 +60,7 @@ class Finished:
         updated: how many updates were averaged.
         seconds: it took.
         bytes_down, bytes_up: of models and statistics, all vehicles together.
+        evidence: how vehicles' validation samples were recognised; None where nobody has evaluated.
     """
 
     round: int
@@ -67,6 +71,7 @@ class Finished:
     seconds: float
     bytes_down: int
     bytes_up: int
+    evidence: Evidence | None = None
 
 
 @dataclass
@@ -88,6 +93,7 @@ class Server:
         unknown: by vehicle, a hash of what it said last of its samples of classes that are none of the fleet's.
         waiting: by kind of question and node that has not replied to the last such, since when.
         scores: what `record` has found out about the round's readout; kept with the checkpoint.
+        evidence: how vehicles' validation samples were recognised when that was asked last; kept with it, too.
         store: where checkpoints are kept; None: nowhere.
         log: takes decisions.
         record: takes every round that is over, before it is checkpointed: after a crash one may come twice, none never.
@@ -110,6 +116,7 @@ class Server:
     unknown: dict[str, int] = field(default_factory=dict)
     waiting: dict[tuple[Kind, str], float] = field(default_factory=dict)
     scores: RoundScores = field(default_factory=dict)
+    evidence: Evidence | None = None
     online: Mapping[str, Node] = field(default_factory=dict)
 
     def resume(self) -> int:
@@ -131,6 +138,7 @@ class Server:
         if not self.tracker.settings.class_names:
             settings = replace(self.tracker.settings, class_names=names)
             self.tracker.state = replace(self.tracker.state, settings=settings)
+        self.evidence = evidence_in(found, self.tracker.settings.num_classes)
         nodes = read_part(found, _NODES, json_texts) if _NODES in found.payload else {}
         itself = {v: v for v in self.tracker.roster.members if not self.tracker.roster.gone(v)}
         self.models = ReferenceModels(models_in(found), itself | nodes)
@@ -194,7 +202,7 @@ class Server:
     def _close(
         self, number: int, model: Arrays, train: Phase, spoken: list[tuple[Ask, Phase]], start: float
     ) -> Finished:
-        """What follows from a round's answers: further questions, decisions, a checkpoint."""
+        """What follows from a round's answers: further questions, decisions, evidence, a checkpoint."""
         (_, report), leaving = spoken[0], set[str]()
         leaving = report.leaving | {v for v in train.leaving if v not in self.tracker.answered}
         lost = {v: "it could not be reached" for v, node in self.models.nodes.items() if node not in report.asked}
@@ -217,6 +225,7 @@ class Server:
             leaving |= half.leaving
         self.model = model
         self.models.keep(self.tracker, model)
+        evidence = self._evaluated(model, result, leaving, spoken)
         problems = (*train.problems, *(said for _, half in spoken for said in half.problems), *result.problems)
         self.tracker.note(problems)
         outcome = replace(result, problems=problems)
@@ -227,12 +236,24 @@ class Server:
             sent += half.sent * (nbytes(model) + len(one.request))
             sent += len(one.wanting) * sum(map(nbytes, one.models.values()))
         asked, updated = len(train.asked), len(train.updated)
-        finished = Finished(number, model, outcome, asked, updated, time.monotonic() - start, sent, received)
+        took = time.monotonic() - start
+        finished = Finished(number, model, outcome, asked, updated, took, sent, received, evidence)
         self._forget_the_gone()
         self.scores = self.record(finished) or {}
         if self.store is not None:
             self.store.save(number, self.checkpoint())
         return finished
+
+    def _evaluated(
+        self, model: Arrays, outcome: Outcome, leaving: Collection[str], spoken: list[tuple[Ask, Phase]]
+    ) -> Evidence | None:
+        """In rounds that are evaluated, what vehicles have counted; the question joins those `spoken`."""
+        if not self.policy.evaluates(outcome.round):
+            return None
+        half = Evaluation(self, outcome.round)
+        spoken.append((half.put(model, outcome, leaving), half))
+        self.evidence = half.evidence or self.evidence
+        return half.evidence
 
     def _reject(self, number: int, why: str, train: Phase, attempt: int) -> None:
         """Give a round's model up; whose update stands far out is kept apart from now on."""
@@ -292,6 +313,7 @@ class Server:
             TRACKER: self.tracker.to_bytes(),
             "key": json.dumps(dict(self.key)).encode(),
             SCORES: json.dumps(dict(self.scores)).encode(),
+            **({} if self.evidence is None else {EVIDENCE: self.evidence.to_bytes()}),
             _NODES: json.dumps({v: node for v, node in self.models.nodes.items() if v != node}).encode(),
         }
 

@@ -15,11 +15,14 @@ from mpt.fleet.checkpoint import read_part
 from mpt.fleet.log import stamp
 from mpt.fleet.orders import read_orders
 from mpt.fleet.store import SCORES, TRACKER, Checkpoint, Store, StoreError
+from mpt.protocol.evaluation import Evidence
 from mpt.tracking import state as states
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import STATES, MemberState
 from mpt.tracking.state import Tracked, TrackerState
 
+EVIDENCE = "evidence"
+"""The part of a checkpoint that has how vehicles' validation samples were recognised last."""
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -86,6 +89,22 @@ class TrackedStatus:
 
 
 @dataclass(frozen=True)
+class RecallStatus:
+    """How vehicles' validation samples of a class are recognised.
+
+    Attributes:
+        right: how many are.
+        samples: of how many.
+        low, high: Wilson's 95% interval of the share.
+    """
+
+    right: int
+    samples: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class ClassStatus:
     """A class.
 
@@ -101,6 +120,7 @@ class ClassStatus:
         holder_name: what the holder is called, where that is known; else empty.
         f1: on the server's test samples in the last round; None where it has none of the class.
         approved: in shadow mode, whether it may be held out; the server may have yet to read that.
+        recall: on vehicles' validation samples, in the round of the evidence; None where there is none.
     """
 
     number: int
@@ -114,6 +134,12 @@ class ClassStatus:
     holder_name: str = ""
     f1: float | None = None
     approved: bool = False
+    recall: RecallStatus | None = None
+
+    @property
+    def state(self) -> str:
+        """ "trained" without a deposit; with one "suspected" or "departed"."""
+        return "trained" if self.tracked is None else self.tracked.state
 
 
 @dataclass(frozen=True)
@@ -130,6 +156,8 @@ class Status:
         shadow: whether nothing is held out of training but what was approved.
         refusals: how many replies were refused since the fleet began, by reason.
         forgotten: how many vehicles departed so long ago that nothing is known of them.
+        evidence_round: whose readout vehicles have evaluated last; None where they never have.
+        evidence_vehicles: how many of them.
     """
 
     round: int
@@ -142,6 +170,8 @@ class Status:
     shadow: bool = False
     refusals: Mapping[str, int] = field(default_factory=dict)
     forgotten: int = 0
+    evidence_round: int | None = None
+    evidence_vehicles: int = 0
 
     @property
     def unapproved(self) -> tuple[str, ...]:
@@ -168,9 +198,9 @@ def read_status(store: Store) -> Status:
         raise StoreError(f"store: round {checkpoint.round} has {parts}, should have {TRACKER!r}")
 
     def shown(data: bytes) -> Status:
-        return status_of(
-            states.from_bytes(data), _names(checkpoint), checkpoint.time, _scores(checkpoint), _approved(store)
-        )
+        state, names, scores = states.from_bytes(data), _names(checkpoint), _scores(checkpoint)
+        evidence = evidence_in(checkpoint, state.settings.num_classes)
+        return status_of(state, names, checkpoint.time, scores, _approved(store), evidence)
 
     return read_part(checkpoint, TRACKER, shown)
 
@@ -198,6 +228,14 @@ def _scores(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
+def evidence_in(checkpoint: Checkpoint, num_classes: int) -> Evidence | None:
+    """How validation samples were recognised last; None where that cannot be read, since nothing hangs on it."""
+    try:
+        return Evidence.from_bytes(checkpoint.payload.get(EVIDENCE, b""), num_classes)
+    except StatisticsError:
+        return None
+
+
 def _object(data: bytes) -> dict[str, Any]:
     """A JSON object; empty where the bytes are something else, since nothing of a fleet hangs on it."""
     try:
@@ -217,6 +255,7 @@ def status_of(
     time: float | None = None,
     scores: Mapping[str, Any] = _NOTHING,
     approved: Collection[int] = (),
+    evidence: Evidence | None = None,
 ) -> Status:
     """The status of a tracker's state.
 
@@ -226,6 +265,7 @@ def status_of(
         time: when it was checkpointed, in seconds since 1970.
         scores: accuracy and F1 by class, where the server has test samples.
         approved: classes that were approved and that the state may not have yet.
+        evidence: how vehicles' validation samples were recognised last.
     """
     when = None if time is None else stamp(datetime.fromtimestamp(time, UTC))
     count = state.settings.num_classes
@@ -248,6 +288,7 @@ def status_of(
             state.roster.name(coverage.holder(c) or ""),
             f1.get(known[c]),
             state.settings.shadow and (c in state.approved or c in approved),
+            None if evidence is None else RecallStatus(*evidence.recall(c)),
         )
         for c in range(count)
     ]
@@ -262,6 +303,8 @@ def status_of(
         state.settings.shadow,
         dict(state.refusals),
         state.roster.forgotten,
+        None if evidence is None else evidence.round,
+        0 if evidence is None else evidence.vehicles,
     )
 
 

@@ -1,4 +1,4 @@
-"""The vehicle's side of a round: train the global model on its own samples, report statistics under the new one."""
+"""The vehicle's side of a round: it trains on its own samples, reports statistics, and counts what is recognised."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,6 +15,7 @@ from mpt.learning import Classifier, Loss, Samples, TrainingSettings, embed, gen
 from mpt.learning.losses import LOSSES, find_loss
 from mpt.learning.training import channels_last
 from mpt.methods import find_method, find_part, find_training
+from mpt.protocol.evaluation import EvaluationRequest, validation_split
 from mpt.protocol.parts import Part
 from mpt.protocol.question import read_question
 from mpt.tracking.errors import FleetError
@@ -36,6 +37,7 @@ class Vehicle:
         loss: the one that the vehicle's own configuration names.
         unknown: how many samples it has beside these, of classes that are none of the fleet's, by their names.
         memory: (n, d) float32, its samples' features under earlier models, as `mpt.fleet.memory` has them.
+        validation: samples beside these that were set aside, to evaluate on; None: there are none.
     """
 
     name: str
@@ -48,10 +50,13 @@ class Vehicle:
     loss: str = "cross-entropy"
     unknown: Mapping[str, int] = field(default_factory=dict)
     memory: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+    validation: Samples | None = None
 
     def answer(self, ask: Ask, *, leaving: bool = False) -> Reply:
         """What it replies. A vehicle that leaves does not train any more; it still reports."""
         reply = Reply(self.name, ask.round, leaving, unknown=self.unknown)
+        if ask.kind == "evaluate":
+            return replace(reply, answer=self._evaluate(ask))
         if ask.kind == "report":
             return replace(reply, answer=self._report(ask))
         return reply if leaving else self._train(ask, reply)
@@ -80,6 +85,16 @@ class Vehicle:
         labels = self.samples.labels.cpu().numpy()
         return question.answer(features, labels, earlier, min_samples=self.min_samples, find=self._part)
 
+    def _evaluate(self, ask: Ask) -> bytes:
+        request = EvaluationRequest.from_bytes(ask.request)
+        if request.round != ask.round:
+            raise FleetError(f"request: of round {request.round}, but the message is of round {ask.round}")
+        aside = (
+            Samples(self.samples.images[:0], self.samples.labels[:0]) if self.validation is None else self.validation
+        )
+        features, labels = self._embed(ask.model, aside), aside.labels.cpu().numpy()
+        return request.answer(features, labels, min_samples=self.min_samples)
+
     def _loss(self, name: str) -> Loss:
         """What it minimises: a loss that is installed, or one that its own configuration or method names."""
         installed = LOSSES.parse(name).head in LOSSES or name == self.loss
@@ -90,9 +105,11 @@ class Vehicle:
     def _part(self, method: str, part: str) -> Part:
         return find_part(method, part, self.method)
 
-    def _embed(self, model: Arrays) -> NDArray[np.float32]:
+    def _embed(self, model: Arrays, samples: Samples | None = None) -> NDArray[np.float32]:
+        """The features of these samples under a model; default: of those that it reports on."""
         load(self.model, model)
-        features: NDArray[np.float32] = embed(self.model, self.samples.images).float().cpu().numpy()
+        images = (self.samples if samples is None else samples).images
+        features: NDArray[np.float32] = embed(self.model, images).float().cpu().numpy()
         return features
 
     @cached_property
@@ -100,6 +117,13 @@ class Vehicle:
         """What the samples are known by: with others, features under the same model are others."""
         images, labels = self.samples.images.cpu().numpy(), self.samples.labels.cpu().numpy()
         return fingerprint({"images": images, "labels": labels})
+
+
+def set_aside(held: Samples, share: float, rng: np.random.Generator) -> tuple[Samples, Samples]:
+    """What a vehicle trains and reports on, and the share of each class that it evaluates on."""
+    parts = map(torch.from_numpy, validation_split(held.labels.cpu().numpy(), share, rng))
+    kept, aside = (Samples(held.images[part], held.labels[part]) for part in parts)
+    return (kept, aside) if len(aside.labels) else (held, aside)
 
 
 def arrays(state: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:

@@ -8,6 +8,7 @@ from mpt.base.text import did_you_mean
 from mpt.core import StatisticsError
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.methods import drift, simple
+from mpt.methods.blend import MptBlend
 from mpt.methods.ccvr import Ccvr
 from mpt.methods.dpcr import Dpcr
 from mpt.methods.icarl import Icarl
@@ -56,6 +57,9 @@ METHODS: Extensions[Method] = Extensions(
         "mpt:outward": Builtin(
             partial(Mpt, "mpt:outward", outward=True), "MPT's prototype read out further out, as MPT-X's is", _RIDGES
         ),
+        "mpt:blend": Builtin(
+            MptBlend, "MPT without jumps: frozen, whole residual and samples, each by its reliability", _RIDGES
+        ),
         **{name: Builtin(partial(Mpt, name, part=part), about, _RIDGES) for name, (part, about) in PARTS.items()},
         "mpt:trained": Builtin(
             partial(Mpt, "mpt:trained", "continued"), "MPT where the remaining samples are trained on as well", _RIDGES
@@ -79,7 +83,7 @@ METHODS: Extensions[Method] = Extensions(
     MethodError,
 )
 
-FLEET_METHODS = ("mpt", "mpt-lite:one-message", "mpt-x", "mpt-x:in-place")
+FLEET_METHODS = ("mpt", "mpt-lite:one-message", "mpt-x", "mpt-x:in-place", "mpt:blend")
 """Those that need no more on a fleet than each round's merged statistics: one question a round."""
 
 

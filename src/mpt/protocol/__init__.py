@@ -4,6 +4,7 @@ It is the same on one machine and on Flower. Every question and every answer is 
 """
 
 from mpt.protocol.cross_request import CrossRequest
+from mpt.protocol.evaluation import EvaluationRequest, Evidence
 from mpt.protocol.further import Further
 from mpt.protocol.local import Local
 from mpt.protocol.messages import pack, unpack
@@ -14,6 +15,8 @@ from mpt.protocol.request import StatisticsRequest
 __all__ = [
     "Asked",
     "CrossRequest",
+    "EvaluationRequest",
+    "Evidence",
     "Further",
     "Local",
     "PartRequest",

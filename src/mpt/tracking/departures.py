@@ -136,7 +136,11 @@ def _deposits(
             failed = _unusable(settings, made, staying)
             return {
                 d.departed: Tracked(
-                    d, owners[d.departed], snapshot.round, round, max(_samples(snapshot, d.departed), whole[d.departed])
+                    d,
+                    owners[d.departed],
+                    snapshot.round,
+                    round,
+                    max(_samples(snapshot, d.departed), int(whole[d.departed])),
                 )
                 for d in made
                 if d.departed not in failed

@@ -4,6 +4,9 @@
                     ^                                |                                                          |
                     +------- (answers again) --------+----------------------------------------------------------+
 
+One that has missed more than `grace` rounds stays suspected as long as it is likely to return, where that is known from
+the absences that the fleet has seen (`mpt.tracking.returns`).
+
 Three more are there, and their answer does not count all the same: `late` ones can be reached, and the round did not
 wait for them; `refused` ones have answered what no samples could give; `quarantined` ones are kept apart by the server.
 No round is counted as missed because of it. A `banned` one was sent away by the operator, who alone lets it back.
@@ -11,11 +14,14 @@ No round is counted as missed because of it. A `banned` one was sent away by the
 A vehicle is known by its id, a string: Flower's node id, say, or a public key.
 """
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from mpt.tracking import returns
 from mpt.tracking.errors import FleetError
+from mpt.tracking.returns import Absence, Returns, Waiting
 
 MemberState = Literal["present", "late", "refused", "quarantined", "suspected", "departed", "banned"]
 STATES: tuple[MemberState, ...] = ("present", "late", "refused", "quarantined", "suspected", "departed", "banned")
@@ -73,10 +79,11 @@ class Member:
         state: one of `STATES`.
         since: the round in which it came into that state.
         seen: the last round in which its answer was accepted; 0 where none was.
-        missed: how many rounds in a row it has not answered since.
+        missed: how many questions in a row it has not answered since; those after its departure count too.
         name: what it is called, where that is known; it is known by its id.
         joined: the round in which its first answer was accepted; 0 where that is not known.
         why: why it is in that state, where its answers do not count.
+        own: its absences that have ended, where they are kept: a movement profile, see `Waiting`.
     """
 
     state: MemberState
@@ -86,6 +93,7 @@ class Member:
     name: str = ""
     joined: int = 0
     why: str = ""
+    own: tuple[Absence, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,8 +103,8 @@ class Roster:
     Attributes:
         members: by id.
         forgotten: how many have departed and are no longer among the members.
-        absences: how many absences there were that have ended, by how long they were: entry k counts those of 2^k up to
-            2^(k + 1) - 1 rounds.
+        absences: how many absences there were that have ended, by how long they were: entry k counts those of 2 k and
+            2 k + 1 questions, and from 64 on as many as `mpt.tracking.returns.bin_of` says.
     """
 
     members: Mapping[str, Member] = field(default_factory=dict)
@@ -142,6 +150,7 @@ class Absent:
 
 
 _ALL_MISSING = Absent()
+_NO_LONGER = Waiting()
 
 
 def advance(
@@ -151,6 +160,7 @@ def advance(
     leaving: Collection[str] = (),
     *,
     grace: int,
+    waiting: Waiting = _NO_LONGER,
     absent: Absent = _ALL_MISSING,
     names: Mapping[str, str] = _EMPTY,
     kept: Collection[str] = (),
@@ -164,6 +174,7 @@ def advance(
         answered: vehicles whose answer was accepted.
         leaving: vehicles that announced that they leave; with an answer, this round is their last.
         grace: a vehicle is departed once it has missed more than so many rounds in a row.
+        waiting: whether a vehicle that is likely to return is waited for longer.
         absent: of the others, what is known.
         names: what vehicles are called, where that is known; others keep the name they had.
         kept: vehicles that are not forgotten however long ago they departed.
@@ -173,20 +184,21 @@ def advance(
         raise FleetError(f"leaving: {leaving!r}, should be several vehicles, [{leaving!r}]")
     for vehicle in (*answered, *leaving):
         check_id(vehicle)
-    members, decisions, absences = dict(roster.members), list[Decision](), list(roster.absences)
-    for vehicle in sorted({*(v for v, m in members.items() if m.state not in GONE), *answered, *leaving}):
+    members, decisions = dict(roster.members), list[Decision]()
+    verdict = _verdict(roster, grace, waiting)
+    for vehicle in sorted({*(v for v, m in members.items() if m.state != "banned"), *answered, *leaving}):
         before = members.get(vehicle)
         if before is not None and before.state == "banned":
             continue
         if vehicle in answered:
-            now, changes = _answered(before, round)
-            _count_absence(absences, before)
-        elif before is None or before.state == "departed":
+            now, changes = _answered(before, round, waiting)
+        elif before is None or (asked is not None and vehicle not in asked and vehicle not in leaving):
             continue
-        elif asked is not None and vehicle not in asked and vehicle not in leaving:
+        elif before.state == "departed":
+            members[vehicle] = replace(before, missed=before.missed + 1)
             continue
         else:
-            now, changes = _unheard(vehicle, before, round, grace, absent)
+            now, changes = _unheard(vehicle, before, round, verdict, absent)
         if vehicle in leaving:
             now = replace(now, state="departed", since=round, why="")
             changes = [*(c for c in changes if vehicle in answered), ("departed", "it said that it leaves")]
@@ -194,23 +206,32 @@ def advance(
         decisions += [Decision(round, what, vehicle, (), why) for what, why in changes]
     for vehicle in names.keys() & members.keys():
         members[vehicle] = replace(members[vehicle], name=names[vehicle])
+    ended = [m.missed for v, m in roster.members.items() if v in answered and m.state != "banned" and m.missed]
     forgotten = _long_gone(members, kept)
     for vehicle in forgotten:
         del members[vehicle]
-    return Roster(members, roster.forgotten + len(forgotten), tuple(absences)), tuple(decisions)
+    members = {v: _retained(m, waiting, round) if m.own else m for v, m in members.items()}
+    return Roster(members, roster.forgotten + len(forgotten), returns.counted(roster.absences, ended)), tuple(decisions)
 
 
-def _answered(before: Member | None, round: int) -> tuple[Member, list[tuple[str, str]]]:
+def _answered(before: Member | None, round: int, waiting: Waiting) -> tuple[Member, list[tuple[str, str]]]:
     if before is None:
         return Member("present", round, round, joined=round), [("joined", "it answered for the first time")]
+    own = (*before.own, (before.missed, round)) if before.missed and waiting.returns == "own" else before.own
     if before.state == "present":
-        return replace(before, seen=round, missed=0), []
+        return replace(before, seen=round, missed=0, own=own), []
     why = f"it was {before.state} since round {before.since} and answered again"
-    return Member("present", round, round, joined=before.joined), [("returned", why)]
+    return Member("present", round, round, joined=before.joined, own=own), [("returned", why)]
+
+
+def _retained(member: Member, waiting: Waiting, round: int) -> Member:
+    """Without its own absences that are no longer kept."""
+    own = waiting.kept(member.own, round)
+    return member if own == member.own else replace(member, own=own)
 
 
 def _unheard(
-    vehicle: str, before: Member, round: int, grace: int, absent: Absent
+    vehicle: str, before: Member, round: int, verdict: "Verdict", absent: Absent
 ) -> tuple[Member, list[tuple[str, str]]]:
     """A vehicle that has not departed, and whose answer does not count."""
     states: tuple[tuple[MemberState, Mapping[str, str]], ...] = (("refused", absent.refused), ("late", absent.late))
@@ -220,27 +241,66 @@ def _unheard(
             if before.state in (state, "quarantined"):
                 return before if before.state != state else replace(before, why=why), []
             return replace(before, state=state, since=round, why=why), [(state, why)] if state == "late" else []
-    return _missed(before, round, grace, absent.missing.get(vehicle, "it did not answer"))
+    return _missed(before, round, verdict, absent.missing.get(vehicle, "it did not answer"))
 
 
-def _missed(before: Member, round: int, grace: int, why: str) -> tuple[Member, list[tuple[str, str]]]:
+def _missed(before: Member, round: int, verdict: "Verdict", why: str) -> tuple[Member, list[tuple[str, str]]]:
     missed = before.missed + 1
-    if missed > grace:
-        rounds = "1 round" if missed == 1 else f"{missed} rounds in a row"
-        why = f"{why}; {rounds} missed, more than the grace of {grace}"
+    gone, reason = verdict(replace(before, missed=missed))
+    why = f"{why}; {reason}" if reason else why
+    if gone:
         return replace(before, state="departed", since=round, missed=missed, why=""), [("departed", why)]
     if before.state != "suspected":
         return replace(before, state="suspected", since=round, missed=missed, why=""), [("suspected", why)]
-    return replace(before, missed=missed), []
+    return replace(before, missed=missed), [("suspected", why)] if reason else []
 
 
-def _count_absence(absences: list[int], before: Member | None) -> None:
-    """Add an absence that has ended to the histogram."""
-    if before is None or not before.missed:
-        return
-    place = before.missed.bit_length() - 1
-    absences += [0] * (place + 1 - len(absences))
-    absences[place] += 1
+Verdict = Callable[[Member], tuple[bool, str]]
+"""Whether a vehicle that has missed so many questions is departed, and why, where there is something to say."""
+
+
+def _verdict(roster: Roster, grace: int, waiting: Waiting) -> Verdict:
+    """By the grace, and by how likely a return is from what was seen up to this round."""
+    known = pooled(roster) if waiting.returns != "off" else None
+
+    def verdict(member: Member) -> tuple[bool, str]:
+        missed = member.missed
+        if missed <= grace:
+            return False, ""
+        rounds = "1 round" if missed == 1 else f"{missed} rounds in a row"
+        why = f"{rounds} missed, more than the grace of {grace}"
+        if known is None:
+            return True, why
+        if missed >= waiting.most:
+            return True, f"{why}, and no vehicle is waited for any longer" if missed > grace + 1 else why
+        chance = _chance(known, member, waiting)
+        share = f"vehicles come back after such an absence in {chance:.0%} of cases"
+        if chance > waiting.chance:
+            return False, f"{why}, but {share}" if missed == grace + 1 else ""
+        return True, f"{why}, and {share}" if missed > grace + 1 else why
+
+    return verdict
+
+
+def pooled(roster: Roster) -> Returns:
+    """How long absences are, from all that the fleet has seen; the forgotten count like the other departed ones."""
+    lasting = Counter[int]()
+    departed = [m.missed for m in roster.members.values() if m.state == "departed"]
+    lasting.update(m.missed for m in roster.members.values() if m.missed and m.state not in GONE)
+    weight = 1 + roster.forgotten / max(len(departed), 1)
+    found = {length: float(times) for length, times in lasting.items()}
+    for length in departed:
+        found[length] = found.get(length, 0.0) + weight
+    return returns.estimate(roster.absences, found)
+
+
+def _chance(known: Returns, member: Member, waiting: Waiting) -> float:
+    """That a vehicle answers before it is waited for no longer."""
+    horizon = waiting.most - member.missed
+    chance = known.chance(member.missed, horizon)
+    if waiting.returns != "own":
+        return chance
+    return returns.own_chance(chance, [length for length, _ in member.own], member.missed, horizon)
 
 
 def _long_gone(members: Mapping[str, Member], kept: Collection[str]) -> list[str]:

@@ -221,6 +221,7 @@ def take(state: TrackerState, heard: Heard) -> More | tuple[TrackerState, Outcom
         taken.counts.keys(),
         heard.leaving,
         grace=settings.grace,
+        waiting=settings.waiting,
         absent=heard.absent | Absent(taken.silent, {}, taken.refused),
         names=heard.names,
         kept={v for one in state.tracked.values() for v in one.owners},

@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from mpt.base.settings import check, setting
 from mpt.core import StatisticsError, validation
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.methods import METHODS, Asks, FleetMethod, Method, MethodError, OnFleet, find_on_fleet, find_training
 from mpt.tracking.errors import FleetError
+from mpt.tracking.returns import Waiting
 
 _SHARE = {"least": 0.05, "most": 1, "should": "a share from 0.05 to 1"}
 _RIDGE = {"least": 0, "should": "finite and not negative"}
@@ -22,6 +24,7 @@ class TrackerSettings:
         num_classes: C.
         dim: d, the feature dimension; answers of another one are refused.
         release_share: None: 0.8 watch_share.
+        most_missed: None: 10 (grace + 1).
         most_watched: the others serve as reference classes; None: half of them.
         watch: classes watched from the first round on, however they are spread.
         class_names: what the classes are called, for sentences; empty: by their numbers.
@@ -36,6 +39,16 @@ class TrackerSettings:
         "nothing a server may not know; or path.py:Class of your own",
     )
     grace: int = setting(3, "rounds that a vehicle may miss in a row before it is departed", least=0)
+    returns: Literal["off", "pooled", "own"] = setting(
+        "pooled",
+        "from whose absences the chance of a return is known: nobody's, the fleet's, or a vehicle's own too",
+        choices=("off", "pooled", "own"),
+    )
+    return_chance: float = setting(
+        0.5, "beyond the grace a vehicle is departed once its return is no more likely than this", least=0, below=1
+    )
+    most_missed: int | None = setting(None, "after so many missed rounds in a row it is departed anyway", least=1)
+    retention: int = setting(90, "rounds for which a vehicle's own absences are kept, with returns own", least=1)
     watch_share: float = setting(0.5, "a class is watched once one vehicle holds this share of it", **_SHARE)
     release_share: float | None = setting(
         None, "it is released once no vehicle has held this share for `patience` rounds", **_SHARE
@@ -77,11 +90,14 @@ class TrackerSettings:
             raise FleetError(str(error)) from None
         check(self, FleetError)
         checked["release_share"] = 0.8 * self.watch_share if self.release_share is None else self.release_share
+        checked["most_missed"] = 10 * (self.grace + 1) if self.most_missed is None else self.most_missed
         checked["most_watched"] = classes // 2 if self.most_watched is None else self.most_watched
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         if not 0 < self.release <= self.watch_share:
             raise FleetError(f"release_share: {self.release}, should be a share from 0.05 to {self.watch_share:g}")
+        if self.waiting.most <= self.grace:
+            raise FleetError(f"most_missed: {self.most_missed}, should be at least {self.grace + 1}, the grace and one")
         if self.capacity >= classes:
             raise FleetError(f"most_watched: {self.capacity}, should be at most {classes - 1}")
         if METHODS.file_of(self.method) is None:
@@ -90,6 +106,12 @@ class TrackerSettings:
     def name_of(self, c: int) -> str:
         """What a class is called: its name, or its number."""
         return self.class_names[c] if self.class_names else str(c)
+
+    @property
+    def waiting(self) -> Waiting:
+        """How long a vehicle is waited for that has missed more than the grace."""
+        assert self.most_missed is not None
+        return Waiting(self.returns, self.return_chance, self.most_missed, self.retention)
 
     @property
     def release(self) -> float:

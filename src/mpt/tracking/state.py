@@ -196,7 +196,7 @@ def _about(state: TrackerState, tracked: Sequence[Tracked], frame: ClassStatisti
         "settings": dataclasses.asdict(state.settings),
         "round": state.round,
         "forgotten": state.roster.forgotten,
-        "absences": state.roster.absences,
+        "ended": state.roster.absences,
         "orders": state.orders,
         "refusals": dict(sorted(state.refusals.items())),
         "trusted": sorted(state.trusted),
@@ -205,7 +205,9 @@ def _about(state: TrackerState, tracked: Sequence[Tracked], frame: ClassStatisti
             "calm": list(state.watch.calm.items()),
             "crowded": state.watch.crowded,
         },
-        "tracked": [{"owners": t.owners, "round": t.round, "since": t.since, "samples": t.samples} for t in tracked],
+        "tracked": [
+            {"owners": t.owners, "round": t.round, "since": t.since, "samples": int(t.samples)} for t in tracked
+        ],
         "kept": [t.method_state is not None for t in tracked],
         "further": 0 if snapshot is None else len(snapshot.further),
         "references": [None if t.reference is None else t.reference.round for t in tracked],
@@ -320,7 +322,7 @@ def _read(reader: Reader) -> TrackerState:
         round=about["round"],
         prototypes=prototypes,
         made=made,
-        roster=Roster(members, about["forgotten"], tuple(about["absences"])),
+        roster=Roster(members, about["forgotten"], tuple(about.get("ended", ()))),
         counts=counts,
         watch=Watch(dict(watch["since"]), dict(watch["calm"]), tuple(watch["crowded"])),
         tracked={t.departed: t for t in tracked},

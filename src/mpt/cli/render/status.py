@@ -36,6 +36,7 @@ def print_status(found: Status, most: int | None) -> None:
         add_row(classes, c.name, *f1, c.samples, share, c.holder_name or c.holder or "", c.watched_since or "")
     show(classes)
     _print_tracked(found)
+    _print_evidence(found)
     _print_shadow(found)
     if found.problems:
         problems = plain_table("problems of the last round", title=" ")
@@ -88,6 +89,23 @@ def _print_tracked(found: Status) -> None:
             add_row(table, c.name, t.state, deposit, owners, remain, "" if moved is None else f"{moved:.3g}", verdict)
     if table.row_count:
         show(table)
+
+
+def _print_evidence(found: Status) -> None:
+    """How vehicles' validation samples are recognised, class by class."""
+    if found.evidence_round is None:
+        return
+    say(
+        f"\nevidence: validation samples on {found.evidence_vehicles:,} vehicles, readout of round {found.evidence_round}"
+    )
+    table = plain_table("class", "state", "recall", "95% interval")
+    for c in found.classes:
+        if c.recall is not None:
+            r = c.recall
+            share = f" = {r.right / r.samples:.3f}" if r.samples else ""
+            interval = f"[{r.low:.3f}, {r.high:.3f}]" if r.samples else "not known"
+            add_row(table, c.name, "" if c.state == "trained" else c.state, f"{r.right}/{r.samples}{share}", interval)
+    show(table)
 
 
 def plain_table(*columns: str, title: str | None = None) -> Table:

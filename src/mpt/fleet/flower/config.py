@@ -69,6 +69,8 @@ class AppConfig:
     min_vehicles: int = like(RoundPolicy, "min_vehicles")
     timeout: float = like(RoundPolicy, "timeout")
     max_attempts: int = like(RoundPolicy, "max_attempts")
+    evaluate_every: int = like(RoundPolicy, "evaluate_every")
+    validation: float = like(RoundPolicy, "validation")
     method: str = like(
         TrackerSettings,
         "method",
@@ -76,6 +78,12 @@ class AppConfig:
         should="one of mpt methods but the rows to compare with, or path.py:Class of your own, bundled with the app",
     )
     grace: int = like(TrackerSettings, "grace")
+    returns: str = like(TrackerSettings, "returns")
+    return_chance: float = like(TrackerSettings, "return_chance")
+    most_missed: int = setting(
+        0, "after so many missed rounds in a row it is departed anyway; 0: 10 times as many as grace and one", least=0
+    )
+    retention: int = like(TrackerSettings, "retention")
     watch_share: float = like(TrackerSettings, "watch_share")
     release_share: float = setting(
         0.0,
@@ -133,6 +141,7 @@ class AppConfig:
         """Of the tracker, for the fleet's classes and the backbone's feature dimension."""
         chosen = _shared(self, TrackerSettings) | {
             "release_share": self.release_share or None,
+            "most_missed": self.most_missed or None,
             "most_watched": None if self.most_watched < 0 else self.most_watched,
             "most_per_vehicle": self.most_per_vehicle or None,
             "watch": tuple(classes.index(name) for name in names(self.watch)),
@@ -220,6 +229,10 @@ def _together(chosen: Mapping[str, Any], wrong: Collection[str] = ()) -> list[st
         problems.append("image-size = 0, should be given where classes are")
     if config.release_share > config.watch_share:
         problems.append(f"release-share = {config.release_share}, should be at most watch-share, {config.watch_share}")
+    if config.evaluate_every and not config.validation and "validation" not in wrong:
+        problems.append("validation = 0.0, should be above 0 where evaluate-every is")
+    if 0 < config.most_missed <= config.grace:
+        problems.append(f"most-missed = {config.most_missed}, should be 0, or above grace, {config.grace}")
     if config.class_names:
         for name in names(config.watch):
             if name not in config.class_names:

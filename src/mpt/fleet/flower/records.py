@@ -8,12 +8,12 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
-from mpt.fleet.exchange import Arrays, Ask, Reply
+from mpt.fleet.exchange import Arrays, Ask, Kind, Reply
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import printable
 
 MODEL, ASK, REPLY, REFERENCE, FEATURES = "model", "mpt.ask", "mpt.reply", "mpt.reference.", "mpt.features"
-TYPES = {"train": "train", "report": "query.class_stats"}
+TYPES: dict[Kind, str] = {"train": "train", "report": "query.class_stats", "evaluate": "query.evaluation"}
 """Flower's message types."""
 MOST_UNKNOWN, LONGEST_NAME = 20, 200
 """Of the classes that are left out on a vehicle, so many are said."""
@@ -42,7 +42,7 @@ def ask_content(ask: Ask) -> RecordDict:
     return RecordDict({MODEL: array_record(ask.model), ASK: ConfigRecord(config), **models})
 
 
-def read_ask(content: RecordDict, kind: str) -> Ask:
+def read_ask(content: RecordDict, kind: Kind) -> Ask:
     """On a vehicle: the question."""
     config = _config(content, ASK)
     held_out = config.get("held-out", [])
@@ -55,7 +55,7 @@ def read_ask(content: RecordDict, kind: str) -> Ask:
     if not isinstance(rounds, list) or not isinstance(fingerprints, list) or len(rounds) != len(fingerprints):
         raise FleetError("references: should be as many rounds as fingerprints")
     return Ask(
-        "train" if kind == "train" else "report",
+        kind,
         _integer(config, "round"),
         arrays_of(_model(content)),
         tuple(int(c) for c in held_out),

@@ -31,7 +31,7 @@ from mpt.version import __version__
 
 _MAY_CHANGE = (
     *("num_rounds", "state", "deadline", "quorum", "tail", "tail_seconds", "min_vehicles", "timeout", "max_attempts"),
-    *("events", "fail", "test"),
+    *("events", "fail", "test", "evaluate_every", "validation"),
 )
 """What may differ between a run and the one that resumes it."""
 
@@ -217,6 +217,9 @@ def summary(finished: Finished, ready: Ready) -> dict[str, Any]:
             if made.verdict is not None
         },
     }
+    if finished.evidence is not None:
+        told = zip(ready.classes, finished.evidence.recalls(), strict=True)
+        record["recall"] = {name: found._asdict() for name, found in told}
     if ready.test is not None:
         record |= evaluate_readout(ready.model, finished.model, finished.outcome.readout, ready.test, ready.classes)
     return record
@@ -240,6 +243,10 @@ def sentence(record: dict[str, Any], config: AppConfig) -> str:
         shown = record["tracked"] or [config.rare]
         f1 = {name: record["f1"][name] for name in shown if record["f1"].get(name) is not None}
         scores = f", accuracy {record['accuracy']:.3f}" + "".join(f", F1 of {c} {value:.3f}" for c, value in f1.items())
+    told = record.get("recall", {})
+    scores += "".join(
+        f", recall of {c} {told[c]['right']}/{told[c]['samples']}" for c in record["tracked"] if c in told
+    )
     tracked = f", tracked: {tracked_classes(record)}" if record["tracked"] else ""
     return (
         f"round {record['round']} of {config.num_rounds}: {record['updated']} of {record['asked']} updates, "

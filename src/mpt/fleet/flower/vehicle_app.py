@@ -9,13 +9,13 @@ from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from mpt.data import Dataset, LocalData, load_local, load_local_cached
-from mpt.fleet.exchange import Ask
+from mpt.fleet.exchange import Ask, Kind
 from mpt.fleet.flower.config import AppConfig, dashed, known
 from mpt.fleet.flower.records import FEATURES, absence, array_record, arrays_of, read_ask, reply_content
 from mpt.fleet.leave import LeaveFile
 from mpt.fleet.local_data import loaded, named, samples, shared
 from mpt.fleet.node import NodeConfig
-from mpt.fleet.vehicle import Vehicle
+from mpt.fleet.vehicle import Vehicle, set_aside
 from mpt.learning import build, numpy_generator
 from mpt.scenario import left_after, parse_events, present
 from mpt.tracking.errors import FleetError
@@ -33,11 +33,15 @@ def vehicle_app(**defaults: Any) -> ClientApp:
     def class_stats(message: Message, context: Context) -> Message:
         return answer(message, context, "report", defaults)
 
+    @made.query("evaluation")
+    def evaluation(message: Message, context: Context) -> Message:
+        return answer(message, context, "evaluate", defaults)
+
     return made
 
 
-def answer(message: Message, context: Context, kind: str, defaults: Mapping[str, Any]) -> Message:
-    """The reply to a question of either kind."""
+def answer(message: Message, context: Context, kind: Kind, defaults: Mapping[str, Any]) -> Message:
+    """The reply to a question of any kind. Whoever is to leave says so when it is asked to train or to report."""
     config, node = AppConfig.of(known({**dashed(defaults), **context.run_config})), NodeConfig.of(context.node_config)
     vehicle = vehicle_of(config, node)
     ask = read_ask(message.content, kind)
@@ -45,7 +49,7 @@ def answer(message: Message, context: Context, kind: str, defaults: Mapping[str,
     plays = role(config, vehicle, ask)
     if plays == "absent":
         return Message(absence(), reply_to=message)
-    leaving = plays == "leaving" or (leave is not None and leave.asked)
+    leaving = kind != "evaluate" and (plays == "leaving" or (leave is not None and leave.asked))
     vehicle = replace(vehicle, memory=_memory(context))
     reply = vehicle.answer(ask, leaving=leaving)
     if ask.keep:
@@ -84,8 +88,20 @@ def vehicle_of(config: AppConfig, node: NodeConfig) -> Vehicle:
         freeze=config.freeze,
     )
     ours, unknown = named(held, data, classes)
-    told = node.min_samples
-    return Vehicle(node.vehicle, model, ours, config.training, config.seed, told, config.method, config.loss, unknown)
+    share = config.validation if node.validation is None else min(config.validation, node.validation)
+    kept, aside = set_aside(ours, share, numpy_generator(config.seed, "validation", 0, node.vehicle))
+    return Vehicle(
+        node.vehicle,
+        model,
+        kept,
+        config.training,
+        config.seed,
+        node.min_samples,
+        config.method,
+        config.loss,
+        unknown,
+        validation=aside,
+    )
 
 
 def _own(config: AppConfig, node: NodeConfig) -> LocalData:
