@@ -1,16 +1,18 @@
 """Several classes at once on real images, while vehicles come and go: Poisson, and the sessions of a real site.
 
     python benchmarks/living.py run DATA OUT [--scenarios poisson sessions] [--seeds 0 1 2] [--jobs 6] [--sessions CSV]
+                                     [--server most_references=1 most_references=4 most_watched=2]
     python benchmarks/living.py show CELLS ...
 
-DATA has cifar10, as Parquet files or as `real_images.py pack` writes it; CSV has the sessions. OUT gets a folder a cell,
-as `mpt run --scenario --out` writes it. `show` prints the tables of finished cells, which are folders or tar archives of
-them. The scenarios are `benchmarks/scenarios/*.toml`. CIFAR-10's tuning classes, bird, deer and ship, are not among the
-concentrated ones.
+DATA has cifar10, as Parquet files or as `real_images.py pack` writes it; CSV has the sessions. OUT gets a folder a
+cell, as `mpt run --scenario --out` writes it. `show` prints the tables of finished cells, which are folders or tar
+archives of them. The scenarios are `benchmarks/scenarios/*.toml`. CIFAR-10's tuning classes, bird, deer and ship, are
+not among the concentrated ones.
 """
 
 import argparse
 import csv
+import itertools
 import statistics
 import tarfile
 import tempfile
@@ -44,7 +46,7 @@ class Cell:
     eval_every: int
     per_class: int
     epochs: int
-    grace: int
+    server: tuple[str, int] | None
 
 
 def ran(cell: Cell) -> str:
@@ -59,13 +61,13 @@ def ran(cell: Cell) -> str:
         eval_every=cell.eval_every,
         per_class=cell.per_class,
         epochs=cell.epochs,
-        grace=cell.grace,
         first_seed=cell.seed,
+        **dict([cell.server] if cell.server else []),
     )
     run = play(config, out=cell.out, say=lambda _: None)
     f1 = {line["method"]: line["f1"] for line in run.tables["summary"]}
     told = ", ".join(f"{name} {value:.3f}" for name, value in f1.items() if value != "")
-    return f"{cell.scenario} {cell.seed}: {time.perf_counter() - start:.0f} s; {told}"
+    return f"{cell.out.name}: {time.perf_counter() - start:.0f} s; {told}"
 
 
 def run(args: argparse.Namespace) -> None:
@@ -81,11 +83,12 @@ def run(args: argparse.Namespace) -> None:
                 text = text.replace("rounds = 200", f"rounds = {args.rounds}")
             toml = Path(place) / f"{name}.toml"
             toml.write_text(text, encoding="utf-8")
-            for seed in args.seeds:
-                out = args.out / f"{name}-{seed}"
+            for seed, said in itertools.product(args.seeds, args.server or [""]):
+                key, _, value = said.partition("=")
+                out = args.out / "-".join(filter(None, (name, said, str(seed))))
                 cells.append(
                     Cell(name, seed, dataset, toml, out, tuple(args.methods), args.eval_every, args.per_class,
-                         args.epochs, args.grace)
+                         args.epochs, (key, int(value)) if said else None)
                 )  # fmt: skip
         with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
             for done in as_completed([pool.submit(ran, cell) for cell in cells]):
@@ -106,6 +109,20 @@ def first_rounds(folder: Path) -> dict[str, list[float]]:
     for line in read(folder, "metrics"):
         if (line["class"], int(line["round"])) in fresh:
             found[line["method"]].append(float(line["f1"]))
+    return found
+
+
+def by_answers(folders: list[Path]) -> dict[str, dict[str, list[float]]]:
+    """F1 of absent classes with a deposit by method, apart by how many vehicles answered in the round."""
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for folder in folders:
+        answered = {line["round"]: int(line["answered"]) for line in read(folder, "rounds")}
+        for line in read(folder, "metrics"):
+            if line["absent"] == line["deposit"] == "1":
+                lot = min(answered[line["round"]] // 4, 3)
+                found[f"{4 * lot} to {4 * lot + 3}" if lot < 3 else "12 or more"][line["method"]].append(
+                    float(line["f1"])
+                )
     return found
 
 
@@ -146,6 +163,13 @@ def table(scenario: str, cells: list[Path]) -> None:
             f"{statistics.mean(sent) / 1000 if sent else 0:12.0f}"
         )
 
+    print("\nvehicles that answered   pairs     mpt   mpt:blend   mpt-x   oracle-train   mpt-x / oracle-train")
+    for lot, mine in sorted(by_answers(cells).items(), key=lambda item: int(item[0].split()[0])):
+        f1 = {name: statistics.mean(values) for name, values in mine.items()}
+        some = "".join(f"{f1.get(name, float('nan')):{width}.3f}" for name, width in
+                       (("mpt", 8), ("mpt:blend", 12), ("mpt-x", 8), ("oracle-train", 15)))  # fmt: skip
+        print(f"{lot:22s} {len(mine['mpt']):7d} {some} {f1['mpt-x'] / f1['oracle-train']:22.3f}")
+
 
 def _mean(lines: list[dict[str, str]], column: str) -> str:
     known = [float(line[column]) for line in lines if line[column]]
@@ -168,7 +192,7 @@ def main() -> None:
     running.add_argument("--eval-every", type=int, default=1)
     running.add_argument("--per-class", type=int, default=1000)
     running.add_argument("--epochs", type=int, default=5)
-    running.add_argument("--grace", type=int, default=3)
+    running.add_argument("--server", nargs="+", help="settings of the server, one at a time: grace=10")
     showing.add_argument("cells", type=Path, nargs="+")
     args = parser.parse_args()
     (run if args.command == "run" else show)(args)

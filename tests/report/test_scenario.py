@@ -78,7 +78,7 @@ def write_files(folder, *, classes=("car", "truck", "traffic light"), seeds=1, r
     return folder
 
 
-@pytest.mark.parametrize("case", [{}, {"seeds": 3}, {"absent": False}, {"rounds": 6}, {"methods": {"mine": 0.5}}])
+@pytest.mark.parametrize("case", [{}, {"seeds": 3}, {"absent": False}, {"rounds": 7}, {"methods": {"mine": 0.5}}])
 def test_every_kind_of_run_gives_a_page(tmp_path, case):
     page = write_scenario_report(write_files(tmp_path, **case)).read_text(encoding="utf-8")
     tags = parsed(page)

@@ -29,8 +29,9 @@ def report(
 ) -> None:
     """Make RUN/report.html, one page that needs no network."""
     from mpt.report import write_report
+    from mpt.report.scenario import is_scenario, write_scenario_report
 
-    page = write_report(folder)
+    page = (write_scenario_report if is_scenario(folder) else write_report)(folder)
     say(f"written: {page}")
     if show_it and not _opened(page):
         note(f"no browser could be started here, open {page.resolve()} in one")

@@ -9,7 +9,8 @@ PHONE = 360
 """In which a drawing for a phone is drawn."""
 _TALL, _LOW, _TINY = 38.0, 21.0, 8.0
 """Heights of a lane: of a holder, of another vehicle, of one of very many."""
-_MANY = 40
+MANY = 40
+"""Of more vehicles, only holders are named."""
 _BAR = 11.0
 _TOP, _FOOT = 6.0, 42.0
 
@@ -102,7 +103,7 @@ def draw_lanes(lanes: Sequence[Lane], axis: RoundAxis, labels: Sequence[str] = (
         axis: of the rounds.
         labels: what the rounds are called, or nothing.
     """
-    few = len(lanes) <= _MANY
+    few = len(lanes) <= MANY
     heights = [_TALL if lane.holds else _LOW if few else _TINY for lane in lanes]
     bottom = _TOP + sum(heights)
     parts, top = [axis.rules(_TOP, bottom)], _TOP

@@ -40,6 +40,11 @@ _STYLE = (
 )
 
 
+def is_scenario(folder: Path) -> bool:
+    """Whether `mpt run --scenario` has written there."""
+    return any(folder.glob("presence-*.csv"))
+
+
 @dataclass(frozen=True)
 class AbsenceChart(Chart):
     """F1 of a class by round, with the rounds shaded in which it is absent, in place of one departure."""
@@ -58,7 +63,8 @@ class AbsenceChart(Chart):
                 f'<rect class="away" x="{n(left)}" y="{n(frame.top)}" width="{n(right - left)}" '
                 f'height="{n(frame.bottom - frame.top)}"/>'
             )
-            if left >= free and left + width_of("absent") < frame.width:
+            room = not parts[1:] or right - left > width_of("absent")
+            if room and left >= free and left + width_of("absent") < frame.width:
                 parts.append(text(left, frame.top - 7, "absent", "note"))
                 free = left + width_of("absent") + 12
         return "".join(parts)
@@ -129,7 +135,8 @@ def _timeline(files: ScenarioFiles, seed: int) -> str:
     mine = _lanes(files, seed)
     decisions = [one for one in files.decisions if one.seed == seed]
     held = [strips.Strip.of(c, files.holder(seed, c), files.classes[seed][c], decisions) for c in chosen]
-    names = [name for lane in mine for name in (lane.name, f"holds {', '.join(lane.holds)}" if lane.holds else "")]
+    named = [lane for lane in mine if lane.holds or len(mine) <= drawn.MANY]
+    names = [name for lane in named for name in (lane.name, f"holds {', '.join(lane.holds)}" if lane.holds else "")]
     names += [name for one in held for name in (one.name, f"on {one.holder}")]
     carry = files.config.get("carry_share")
     carry = float(carry) if isinstance(carry, int | float) and 0 <= carry <= 1 else None
@@ -188,7 +195,6 @@ def _charts(files: ScenarioFiles, look: dict[Series, SeriesStyle]) -> list[Absen
             (row for row in look if row.method in methods), key=lambda r: (_ORDER[look[r].kind], r.method == "mpt")
         )
         lines = [Line.of(look[row], curve(p for p in methods[row.method] if p[0] in seeds)) for row in rows]
-        rounds = ", ".join(f"{a} to {b}" if a < b else str(a) for a, b in first)
         of_one = f", seed {seeds[0]}" if len(seeds) < len(files.seeds) else ""
         made.append(
             AbsenceChart(
@@ -197,7 +203,7 @@ def _charts(files: ScenarioFiles, look: dict[Series, SeriesStyle]) -> list[Absen
                 lines=tuple(line for line in lines if line.curve.points),
                 depart_at=0,
                 last=files.presences[seeds[0]].rounds,
-                note=f"is absent in rounds {rounds}",
+                note=f"is absent in {strips.in_rounds(first)}",
                 ceiling=1.0,
                 absences=tuple(first),
             )

@@ -34,6 +34,7 @@ STYLE = """
 """
 
 _GAP = 14.0
+_MOST_STRETCHES = 8
 _TOP, _FOOT = 4.0, 42.0
 _DECIDED, _SHARE, _RIBBON, _BETWEEN = 22.0, 40.0, 18.0, 26.0
 _ROW = _DECIDED + _SHARE + 5 + _RIBBON + _BETWEEN
@@ -88,15 +89,18 @@ def draw_strips(strips: Sequence[Strip], axis: RoundAxis, carry_share: float | N
 def told(rounds: Sequence[ClassRound]) -> str:
     """When a class was absent, and what the server did, in words."""
     away = stretches(one.absent for one in rounds)
-    parts = [f"absent in {_rounds(away)}"] if away else ["never absent"]
+    parts = [f"absent in {in_rounds(away)}"] if away else ["never absent"]
     for state in ("deposit", "held out"):
         found = stretches(one.state == state for one in rounds)
         if found:
-            parts.append(f"{state} in {_rounds(found)}")
+            parts.append(f"{state} in {in_rounds(found)}")
     return ", ".join(parts)
 
 
-def _rounds(found: Sequence[tuple[int, int]]) -> str:
+def in_rounds(found: Sequence[tuple[int, int]]) -> str:
+    """Round 3; rounds 3 to 5, 9; or how many, where they are scattered."""
+    if len(found) > _MOST_STRETCHES:
+        return f"{sum(last - first + 1 for first, last in found):,} rounds"
     parts = [str(first) if first == last else f"{first} to {last}" for first, last in found]
     one = len(found) == 1 and found[0][0] == found[0][1]
     return f"round{'' if one else 's'} {', '.join(parts)}"
@@ -108,7 +112,7 @@ def _strip(strip: Strip, axis: RoundAxis, top: float, carry_share: float | None)
     room = axis.left - 10
     parts = [
         f'<rect class="away" x="{n(axis.edge(first))}" y="{n(cover - 4)}" width="{n(axis.cell * (last - first + 1))}" '
-        f'height="{n(_SHARE + 9 + _RIBBON)}"><title>{esc(f"{strip.name} is absent in {_rounds([(first, last)])}")}'
+        f'height="{n(_SHARE + 9 + _RIBBON)}"><title>{esc(f"{strip.name} is absent in {in_rounds([(first, last)])}")}'
         "</title></rect>"
         for first, last in stretches(one.absent for one in strip.rounds)
     ]
@@ -144,7 +148,7 @@ def _ribbon(strip: Strip, axis: RoundAxis, top: float) -> str:
     for state, same in groupby(one.state for one in strip.rounds):
         count = len(list(same))
         x, wide = axis.edge(place), axis.cell * count
-        title = esc(f"{strip.name}: {state} in {_rounds([(place, place + count - 1)])}")
+        title = esc(f"{strip.name}: {state} in {in_rounds([(place, place + count - 1)])}")
         parts.append(
             f'<rect class="{STATES[state]}" x="{n(x)}" y="{n(top)}" width="{n(wide)}" height="{n(_RIBBON)}">'
             f"<title>{title}</title></rect>"
