@@ -303,7 +303,8 @@ class Living:
         found = dict[str, Ints]()
         for one in dict.fromkeys(features.values()):
             mine = [row for row in self.rows if features[row.training] is one]
-            made = {row.name: self._readout(row, number, one, outcomes) for row in mine}
+            with few_threads(self._ground.model.dim):
+                made = {row.name: self._readout(row, number, one, outcomes) for row in mine}
             known = {name: readout for name, readout in made.items() if readout is not None}
             found |= dict(zip(known, one.confusions(list(known.values())), strict=True))
         return {row.name: found[row.name] for row in self.rows if row.name in found}

@@ -17,12 +17,15 @@ _SERVER = ("grace", "watch_share", "carry_share", "most_watched", "most_referenc
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioConfig:
-    """What `mpt run --scenario` does. Every field is an option of the command, a key of a TOML file."""
+    """What `mpt run --scenario` does. Every field is an option of the command, a key of a TOML file.
+
+    Fewer samples and epochs than `mpt run` takes by default: every round is read out, and up to three trainings run.
+    """
 
     scenario: str = setting("parking-lot", "who is there when, and who holds what: a shipped one, or FILE.toml")
     dataset: str = like(DataSettings, "dataset")
     image_size: int | None = like(DataSettings, "image_size")
-    per_class: int = like(DataSettings, "per_class")
+    per_class: int = like(DataSettings, "per_class", 150)
     methods: tuple[str, ...] = like(FederationSettings, "methods", DEFAULT_METHODS)
     backbone: str = like(FederationSettings, "backbone")
     weights: str | None = like(FederationSettings, "weights")
@@ -30,7 +33,7 @@ class ScenarioConfig:
     participation: float = like(FederationSettings, "participation")
     asked: float = setting(1.0, "share of the vehicles that are asked for statistics in a round", above=0, most=1)
     eval_every: int = like(FederationSettings, "eval_every", 1)
-    epochs: int = like(FederationSettings, "epochs")
+    epochs: int = like(FederationSettings, "epochs", 2)
     lr: float = like(FederationSettings, "lr")
     batch_size: int = like(FederationSettings, "batch_size")
     augment: str = like(FederationSettings, "augment")
