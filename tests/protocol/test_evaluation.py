@@ -166,5 +166,5 @@ def test_a_share_of_every_class_is_set_aside(labels, share, seed):
 def test_of_a_class_that_many_hold_one_sample_of_the_share_is_set_aside():
     taken = [len(validation_split([0], 0.2, np.random.default_rng(seed))[1]) for seed in range(2000)]
     assert np.mean(taken) == pytest.approx(0.2, abs=0.03)
-    with pytest.raises(StatisticsError, match="share: 1.0, should be from 0 to below 1"):
+    with pytest.raises(StatisticsError, match=r"share: 1\.0, should be from 0 to below 1"):
         validation_split([0], 1.0, np.random.default_rng(0))

@@ -29,8 +29,8 @@ class Ask:
         held_out: to train: classes whose samples are not to be trained on, those of departed vehicles.
         loss: to train: what to minimise, by name.
         may_follow: to report: whether a further question may come in the same round.
-        request: to report: `Question.to_bytes()`, or `Further.to_bytes()` where it follows another in the same round; to
-            evaluate: `EvaluationRequest.to_bytes()`.
+        request: to report: `Question.to_bytes()`, or `Further.to_bytes()` where it follows another in the same round;
+            to evaluate: `EvaluationRequest.to_bytes()`.
         largest_answer: to report and to evaluate: bytes; a longer answer is not looked at.
         keep: to report: whether features under this model may be asked for again, as by the method "mpt-x" or where a
             further question may follow.

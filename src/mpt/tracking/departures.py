@@ -55,19 +55,19 @@ def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster
     reasons = dict[int, str]()
     for vehicles, snapshot in (*_by_snapshot(state, vanished), (left, taken.snapshot)):
         if vehicles and snapshot is not None:
-            owners = _to_deposit(settings, snapshot, vehicles, tracked, request.watched)
+            owners = _to_deposit(settings, snapshot, vehicles, tracked, request.watched, whole)
             for c in [c for c in owners if settings.carries(int(staying[c]), max(_samples(snapshot, c), whole[c]))]:
                 if not any(roster.state(v) in AWAITED for v in owners[c]):
                     decisions.append(_carried(number, owners.pop(c), c, int(staying[c])))
             made, failed = _deposits(settings, snapshot, owners, roster, number, whole)
-            decisions += [_deposited(number, t) for t in made.values()]
+            decisions += [_deposited(number, t, _samples(snapshot, c)) for c, t in made.items()]
             made, unkept = _with_kept(settings, made, snapshot, roster, number)
             decisions += unkept
             tracked.update({c: _with_former_owners(t, tracked.get(c), roster) for c, t in made.items()})
             reasons.update(failed)
             fresh |= made.keys() if vehicles is left else set()
-    decisions += _lost(state, taken, (*vanished, *left), staying, tracked, reasons, roster, number)
     tracked, dropped = _kept(settings, tracked, fresh, staying, roster, number)
+    decisions += _lost(state, taken, (*vanished, *left), staying, tracked, reasons, roster, number)
     due = [c for c in sorted(tracked) if not tracked[c].waits(roster)]
     held_out = tuple(c for c in due if settings.holds_out and (not settings.shadow or c in state.approved))
     made_from = (*state.trusted.values(), state.snapshot, taken.snapshot)
@@ -79,10 +79,12 @@ def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster
 
 
 def _whole(state: TrackerState, taken: Taken) -> Ints:
-    """(C,): what the fleet had of each class, where not all were asked; zero where its snapshot has all of it."""
-    if not taken.unasked:
+    """(C,): what was there of each class, where not all were asked; zero where the last snapshot has all of it."""
+    there = state.roster.having("present")
+    if not taken.unasked and all(state.roster.members[v].seen == state.round for v in there):
         return np.zeros(state.settings.num_classes, dtype=np.int64)
-    return Coverage.of({**state.counts, **taken.counts}, state.settings.num_classes).totals
+    known = {v: state.counts[v] for v in there if v in state.counts}
+    return Coverage.of({**known, **taken.counts}, state.settings.num_classes).totals
 
 
 def _by_snapshot(state: TrackerState, vanished: Collection[str]) -> list[tuple[list[str], Snapshot | None]]:
@@ -100,13 +102,17 @@ def _to_deposit(
     vehicles: Collection[str],
     tracked: Mapping[int, Tracked],
     watched: Collection[int],
+    whole: Ints,
 ) -> dict[int, tuple[str, ...]]:
-    """The holders among `vehicles`, by class; of a class that has a deposit, only where it was measured since."""
+    """The holders among `vehicles`, by class; of a class that has a deposit, only where it was measured since.
+
+    In a round that asked some only, one may hold most of what was reported and next to nothing of what is there.
+    """
     owners = dict[int, tuple[str, ...]]()
     for vehicle in sorted(vehicles):
         for c in snapshot.held(vehicle, settings.release):
             measured = c not in tracked or settings.carries(_samples(snapshot, c), tracked[c].samples)
-            if c in watched and measured:
+            if c in watched and measured and snapshot.holders[vehicle].counts[c] >= settings.release * whole[c]:
                 owners[c] = (*owners.get(c, ()), vehicle)
     return owners
 
@@ -220,16 +226,15 @@ def _lost(
     settings, decisions, said = state.settings, list[Decision](), set[int]()
     known = {**state.counts, **taken.counts}
     coverage = Coverage.of(known, settings.num_classes)
-    for vehicle in gone:
-        for c in coverage.held_by(vehicle, settings.watch_share):
-            if c in tracked or settings.carries(int(staying[c]), int(coverage.totals[c])):
-                continue
-            why = reasons.get(
-                c, f"it was not watched when the vehicle answered last, in round {_seen(state, taken, vehicle)}"
-            )
-            why = f"there is no deposit: {why}; {staying[c]} samples remain until the vehicle returns"
-            decisions.append(Decision(round, "lost", vehicle, (c,), why))
-            said.add(c)
+    hanging = [(vehicle, c, "") for vehicle in gone for c in coverage.held_by(vehicle, settings.watch_share)]
+    for vehicle, c, known_why in (*hanging, *_safe_so_far(state, coverage, gone, roster)):
+        if c in tracked or settings.carries(int(staying[c]), int(coverage.totals[c])):
+            continue
+        unwatched = f"it was not watched when the vehicle answered last, in round {_seen(state, taken, vehicle)}"
+        why = f"there is no deposit: {reasons.get(c, known_why or unwatched)}"
+        why = f"{why}; {staying[c]} samples remain until the vehicle returns"
+        decisions.append(Decision(round, "lost", vehicle, (c,), why))
+        said.add(c)
     alive = coverage.totals.copy()
     for vehicle in filter(roster.gone, known):
         alive -= known[vehicle]
@@ -237,6 +242,24 @@ def _lost(
     why = "all vehicles that had samples of it have departed, none of which held enough for it to be watched"
     ended = [c for c in ended if c not in tracked and c not in said]
     return decisions + [Decision(round, "lost", "", (c,), why) for c in ended]
+
+
+def _safe_so_far(
+    state: TrackerState, coverage: Coverage, gone: Collection[str], roster: Roster
+) -> list[tuple[str, int, str]]:
+    """The holders that were gone before this round, each with its class, where it was carried or had a deposit."""
+    settings, found = state.settings, list[tuple[str, int]]()
+    for i, c in np.argwhere((coverage.shares >= settings.watch_share) & (coverage.counts > 0)).tolist():
+        holder = coverage.vehicles[i]
+        if holder not in gone and roster.state(holder) in ("suspected", "departed"):
+            found.append((holder, c))
+    if not found:
+        return []
+    there = np.zeros(settings.num_classes, dtype=np.int64)
+    for vehicle in state.roster.having("present"):
+        there += state.counts.get(vehicle, 0)
+    had, why = state.coverage.totals, "until now other vehicles had enough of it, or it had one"
+    return [(v, c, why) for v, c in found if c in state.tracked or settings.carries(int(there[c]), int(had[c]))]
 
 
 def _seen(state: TrackerState, taken: Taken, vehicle: str) -> int:
@@ -247,8 +270,8 @@ def _samples(snapshot: Snapshot, c: int) -> int:
     return int(snapshot.everybody.counts[c])
 
 
-def _deposited(round: int, one: Tracked) -> Decision:
-    held = f"{one.samples} samples in round {one.round}"
+def _deposited(round: int, one: Tracked, samples: int) -> Decision:
+    held = f"{samples} samples in round {one.round}"
     why = f"made from {held}, relative to {len(one.deposit.classes)} reference classes"
     return Decision(round, "deposited", ", ".join(one.owners), (one.departed,), why)
 

@@ -59,17 +59,26 @@ def meanwhile(
         roster: after this round.
         stats: of this round.
     """
-    found = dict[int, Meanwhile]()
+    holders = dict[int, str]()
     for vehicle, snapshot in sorted(trusted.items()):
         for c in snapshot.held(vehicle, settings.release):
-            if c in tracked or c in found or settings.carries(int(stats.counts[c]), int(snapshot.everybody.counts[c])):
+            if c in tracked or settings.carries(int(stats.counts[c]), int(snapshot.everybody.counts[c])):
                 continue
-            try:
-                made, why = _reconstructed(settings, snapshot, c, roster, stats), ""
-            except StatisticsError as error:
-                made, why = None, str(error)
-            found[c] = Meanwhile(vehicle, snapshot.round, made, why)
+            if c not in holders or _held(trusted, vehicle, c) > _held(trusted, holders[c], c):
+                holders[c] = vehicle
+    found = dict[int, Meanwhile]()
+    for c, vehicle in holders.items():
+        try:
+            made, why = _reconstructed(settings, trusted[vehicle], c, roster, stats), ""
+        except StatisticsError as error:
+            made, why = None, str(error)
+        found[c] = Meanwhile(vehicle, trusted[vehicle].round, made, why)
     return found
+
+
+def _held(trusted: Mapping[str, Snapshot], vehicle: str, c: int) -> int:
+    """A holder's samples of a class; of several holders, who may be in different rounds, the first by this counts."""
+    return int(trusted[vehicle].holders[vehicle].counts[c])
 
 
 def _reconstructed(

@@ -22,7 +22,7 @@ def equal(left, right):
     )
 
 
-@pytest.mark.parametrize("kind", ["train", "report"])
+@pytest.mark.parametrize("kind", ["train", "report", "evaluate"])
 def test_a_question_comes_back(kind):
     ask = Ask(kind, 3, MODEL, (2, 5), b"request")
     back = read_ask(ask_content(ask), kind)

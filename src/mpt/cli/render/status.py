@@ -95,9 +95,8 @@ def _print_evidence(found: Status) -> None:
     """How vehicles' validation samples are recognised, class by class."""
     if found.evidence_round is None:
         return
-    say(
-        f"\nevidence: validation samples on {found.evidence_vehicles:,} vehicles, readout of round {found.evidence_round}"
-    )
+    vehicles, number = found.evidence_vehicles, found.evidence_round
+    say(f"\nevidence: validation samples on {vehicles:,} vehicles, readout of round {number}")
     table = plain_table("class", "state", "recall", "95% interval")
     for c in found.classes:
         if c.recall is not None:

@@ -54,7 +54,7 @@ def server_app(after: Callable[[Finished], None] | None = None, **defaults: Any)
 
 def serve(config: AppConfig, grid: Grid, after: Callable[[Finished], None] | None = None) -> None:
     """All rounds, from where the state folder left off."""
-    refuse_claimed_ids(grid, config.vehicle_ids, "config: vehicle-ids")
+    refuse_claimed_ids(grid, config.vehicle_ids, "config: vehicle-ids")  # type: ignore[arg-type]
     folder = folder_of(config)
     with ExitStack() as stack:
         if folder is not None:
