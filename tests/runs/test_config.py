@@ -160,6 +160,8 @@ def test_a_setting_stands_once():
             "returns",
             "return_chance",
             "retention",
+            "train_share",
+            "report_share",
             "evaluate_every",
             "validation",
         ),

@@ -150,3 +150,16 @@ def test_nobody_answers_and_nothing_is_forgotten():
 def test_a_state_of_an_earlier_release_is_refused_in_a_sentence():
     with pytest.raises(FleetError, match=r"^Tracker bytes: of an earlier release, which wrote them in another way"):
         Tracker.from_bytes(BEFORE.read_bytes())
+
+
+def test_a_state_of_the_release_before_vehicles_had_lines_of_their_own_is_resumed():
+    """Its vehicles were in one JSON document; the fleet goes on from there as if nothing had happened."""
+    fleet, resumed = paper_fleet(), Tracker.from_bytes(BEFORE.with_name("before_rolls.tracker").read_bytes())
+    anew = tracker(grace=1)
+    play(fleet, anew, "abcd", "abcd", "bcd", "bcd", "bcd")
+    assert resumed.held_out == anew.held_out == (RARE,)
+    assert {v: m.state for v, m in resumed.roster.members.items()} == {
+        v: m.state for v, m in anew.roster.members.items()
+    }
+    (old,), (new,) = play(fleet, resumed, "bcd"), play(fleet, anew, "bcd")
+    np.testing.assert_allclose(old.prototypes, new.prototypes, rtol=1e-9)

@@ -32,6 +32,12 @@ class RoundPolicy:
     min_vehicles: int = setting(2, "so many vehicles must be reachable for a round to begin", least=1)
     timeout: float = setting(600.0, "seconds to wait for them", above=0, should=_SECONDS)
     max_attempts: int = setting(3, "of a round that is short of updates, before the server stops", least=1)
+    train_share: float = setting(
+        1.0, "share of the vehicles that can be reached which are asked to train in a round", above=0, most=1
+    )
+    report_share: float = setting(
+        1.0, "share of the vehicles that are asked for statistics in a round; others have missed nothing", above=0, most=1
+    )
     evaluate_every: int = setting(
         0, "every so many rounds vehicles count how their validation samples are recognised; 0: never", least=0
     )

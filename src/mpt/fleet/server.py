@@ -19,6 +19,7 @@ from mpt.fleet.orders import take_orders
 from mpt.fleet.phase import Phase
 from mpt.fleet.policy import RoundPolicy
 from mpt.fleet.reference_models import ReferenceModels, model_in, models_in, packed
+from mpt.fleet.sampling import drawn
 from mpt.fleet.status import EVIDENCE, evidence_in
 from mpt.fleet.store import SCORES, TRACKER, Store
 from mpt.learning import Classifier
@@ -116,6 +117,7 @@ class Server:
     unknown: dict[str, int] = field(default_factory=dict)
     waiting: dict[tuple[Kind, str], float] = field(default_factory=dict)
     scores: RoundScores = field(default_factory=dict)
+    _sample: set[str] = field(default_factory=set, init=False)
     evidence: Evidence | None = None
     online: Mapping[str, Node] = field(default_factory=dict)
 
@@ -176,8 +178,8 @@ class Server:
         """A half round of training, with a quorum of updates."""
         train, most = Phase(self, "train", number), self.policy.max_attempts
         for attempt in range(1, most + 1):
-            nodes = self._reachable(number, train.may_suffice)
-            train.ask(self._training(number), nodes - self._apart)
+            nodes = self._reachable(number, train.may_suffice) - self._apart
+            train.ask(self._training(number), self._drawn("train", number * most + attempt, nodes))
             needed = train.needed()
             if len(train.updated) >= needed:
                 break
@@ -193,11 +195,20 @@ class Server:
     def _reported(self, number: int, model: Arrays) -> list[tuple[Ask, Phase]]:
         """The first question about a new global model, and what came of it; the tracker has the answers."""
         self._take_orders()
-        report, nodes = Phase(self, "report", number), self._reachable(number)
+        report, online = Phase(self, "report", number), self._reachable(number)
+        there = {node for v, node in self.models.nodes.items() if not self.tracker.roster.gone(v)}
+        self._sample = self._drawn("report", number, online | there)
+        nodes = self._sample & online or self._drawn("report", number, online)
         self.tracker.begin(number)
         ask = self.models.question(self.tracker, model, nodes, number)
         report.ask(ask, nodes)
         return [(ask, report)]
+
+    def _drawn(self, kind: Kind, number: int, nodes: Collection[str]) -> set[str]:
+        """Who is asked in a round: all of the nodes, or the share of the policy."""
+        share = self.policy.train_share if kind == "train" else self.policy.report_share
+        seed, least = self.tracker.settings.seed, self.policy.min_vehicles
+        return drawn(nodes, share, least=least, seed=seed, purpose=kind, round=number)
 
     def _close(
         self, number: int, model: Arrays, train: Phase, spoken: list[tuple[Ask, Phase]], start: float
@@ -205,7 +216,9 @@ class Server:
         """What follows from a round's answers: further questions, decisions, evidence, a checkpoint."""
         (_, report), leaving = spoken[0], set[str]()
         leaving = report.leaving | {v for v in train.leaving if v not in self.tracker.answered}
-        lost = {v: "it could not be reached" for v, node in self.models.nodes.items() if node not in report.asked}
+        silent = {v: node for v, node in self.models.nodes.items() if node not in report.asked}
+        lost = {v: "it could not be reached" for v, node in silent.items() if node in self._sample}
+        sampled = self.policy.report_share < 1
         while True:
             result = self.tracker.take(
                 leaving,
@@ -214,6 +227,7 @@ class Server:
                 refused=self._by_vehicle(report.refused),
                 names={v: self.names[node] for v, node in self.models.nodes.items() if self.names.get(node)},
                 head=self._head(model),
+                asked=[v for v, node in self.models.nodes.items() if node in self._sample] if sampled else None,
             )
             if not isinstance(result, More):
                 break

@@ -227,7 +227,7 @@ def _lost(
     known = {**state.counts, **taken.counts}
     coverage = Coverage.of(known, settings.num_classes)
     hanging = [(vehicle, c, "") for vehicle in gone for c in coverage.held_by(vehicle, settings.watch_share)]
-    for vehicle, c, known_why in (*hanging, *_safe_so_far(state, coverage, gone, roster)):
+    for vehicle, c, known_why in (*hanging, *_lost_by_now(state, coverage, gone, roster)):
         if c in tracked or settings.carries(int(staying[c]), int(coverage.totals[c])):
             continue
         unwatched = f"it was not watched when the vehicle answered last, in round {_seen(state, taken, vehicle)}"
@@ -244,10 +244,10 @@ def _lost(
     return decisions + [Decision(round, "lost", "", (c,), why) for c in ended]
 
 
-def _safe_so_far(
+def _lost_by_now(
     state: TrackerState, coverage: Coverage, gone: Collection[str], roster: Roster
 ) -> list[tuple[str, int, str]]:
-    """The holders that were gone before this round, each with its class, where it was carried or had a deposit."""
+    """The holders that were gone before this round, each with a class that was not lost before, and why it may be."""
     settings, found = state.settings, list[tuple[str, int]]()
     for i, c in np.argwhere((coverage.shares >= settings.watch_share) & (coverage.counts > 0)).tolist():
         holder = coverage.vehicles[i]
@@ -255,11 +255,13 @@ def _safe_so_far(
             found.append((holder, c))
     if not found:
         return []
-    there = np.zeros(settings.num_classes, dtype=np.int64)
+    before, there = state.coverage, np.zeros(settings.num_classes, dtype=np.int64)
     for vehicle in state.roster.having("present"):
         there += state.counts.get(vehicle, 0)
-    had, why = state.coverage.totals, "until now other vehicles had enough of it, or it had one"
-    return [(v, c, why) for v, c in found if c in state.tracked or settings.carries(int(there[c]), int(had[c]))]
+    safe = [c for c, had in enumerate(before.totals.tolist()) if settings.carries(int(there[c]), had)]
+    safe += state.tracked.keys()
+    why = "others do not make up for it any more"
+    return [(v, c, why) for v, c in found if c in safe or c not in before.held_by(v, settings.watch_share)]
 
 
 def _seen(state: TrackerState, taken: Taken, vehicle: str) -> int:

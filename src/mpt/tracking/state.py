@@ -18,7 +18,7 @@ from mpt.tracking.answers import Earlier, Snapshot
 from mpt.tracking.book import Shared
 from mpt.tracking.coverage import Coverage, Watch
 from mpt.tracking.errors import FleetError
-from mpt.tracking.roster import AWAITED, Decision, Roster
+from mpt.tracking.roster import AWAITED, Decision, Member, Roster
 from mpt.tracking.settings import TrackerSettings
 
 _KIND = b"T"
@@ -281,16 +281,20 @@ def from_bytes(data: bytes | bytearray | memoryview) -> TrackerState:
 
 def _read(reader: Reader) -> TrackerState:
     about = json.loads(reader.block())
-    if "variant" in about["settings"] or "members" in about:
+    if "variant" in about["settings"]:
         raise FleetError("Tracker bytes: of an earlier release, which wrote them in another way; begin a new state")
     settings = TrackerSettings(**{name: _value(value) for name, value in about["settings"].items()})
     c, d = settings.num_classes, settings.dim
     rows, frame_rows = about["rows"]
-    members, counts = roll.from_bytes(reader.block(), c)
+    if "members" in about:  # an earlier release had the vehicles in here, and their counts further on
+        members, counts = {v: Member(*m) for v, m in about["members"].items()}, dict[str, Ints]()
+    else:
+        members, counts = roll.from_bytes(reader.block(), c)
     prototypes = reader.exact(c, d)
     span = reader.exact(rows, d) if reader.flags & _SPAN else None
     origin = reader.exact(d) if reader.flags & _ORIGIN else None
     made = reader.integers(c)
+    counts |= {vehicle: reader.integers(c) for vehicle in about.get("counted", ())}
     tracked = [
         Tracked(Deposit.from_bytes(reader.block()), **{**t, "owners": tuple(t["owners"])}) for t in about["tracked"]
     ]
@@ -322,7 +326,7 @@ def _read(reader: Reader) -> TrackerState:
         round=about["round"],
         prototypes=prototypes,
         made=made,
-        roster=Roster(members, about["forgotten"], tuple(about.get("ended", ()))),
+        roster=Roster(members, about.get("forgotten", 0), tuple(about.get("ended", ()))),
         counts=counts,
         watch=Watch(dict(watch["since"]), dict(watch["calm"]), tuple(watch["crowded"])),
         tracked={t.departed: t for t in tracked},

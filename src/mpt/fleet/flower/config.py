@@ -69,6 +69,8 @@ class AppConfig:
     min_vehicles: int = like(RoundPolicy, "min_vehicles")
     timeout: float = like(RoundPolicy, "timeout")
     max_attempts: int = like(RoundPolicy, "max_attempts")
+    train_share: float = like(RoundPolicy, "train_share")
+    report_share: float = like(RoundPolicy, "report_share")
     evaluate_every: int = like(RoundPolicy, "evaluate_every")
     validation: float = like(RoundPolicy, "validation")
     method: str = like(

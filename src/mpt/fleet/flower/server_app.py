@@ -31,7 +31,7 @@ from mpt.version import __version__
 
 _MAY_CHANGE = (
     *("num_rounds", "state", "deadline", "quorum", "tail", "tail_seconds", "min_vehicles", "timeout", "max_attempts"),
-    *("events", "fail", "test", "evaluate_every", "validation"),
+    *("events", "fail", "test", "train_share", "report_share", "evaluate_every", "validation"),
 )
 """What may differ between a run and the one that resumes it."""
 
