@@ -63,7 +63,7 @@ class Account:
         state, missed: of each vehicle that has ever answered.
         reports: the last report of each that has not departed.
         before: the same with those who departed in this very round.
-        away: by vehicle that is not there, the round since when.
+        away: by vehicle that is not there, the round since when, and the classes that hung on it then.
     """
 
     grace: int
@@ -88,9 +88,11 @@ class Account:
                 self.state[v] = "departed" if self.missed[v] > self.grace else "suspected"
         for v in leaving & self.state.keys():
             self.state[v] = "departed"
-        for v in self.having("suspected", "departed"):
-            self.away.setdefault(v, number)
         self.before = dict(self.reports)
+        totals = sum(self.before.values(), 0)
+        for v in self.having("suspected", "departed"):
+            mine = self.before.get(v, np.zeros_like(totals))
+            self.away.setdefault(v, (number, np.flatnonzero((mine > 0) & (mine >= SHARE * totals)).tolist()))
         self.reports = {v: one for v, one in self.reports.items() if self.state[v] != "departed"}
 
     def having(self, *states):
@@ -104,7 +106,7 @@ class Account:
             (c, v)
             for v in self.having("suspected", "departed")
             if v in self.before
-            for c in range(num_classes)
+            for c in self.away[v][1]
             if 0 < self.before[v][c] >= SHARE * total[c] and there[c] <= CARRY * total[c]
         ]
 
@@ -156,7 +158,7 @@ def silently_lost(story):
         lost = account.lost(story.num_classes)
         since = {c: since.get(c, server.round) for c, _ in lost}
         for c, v in lost:
-            first = min(account.away[v], since[c])
+            first = min(account.away[v][0], since[c])
             if c not in server.state.tracked and not any(n >= first and w in SAID for n, w in said.get(c, [])):
                 return server.round, c, v
         ended = sum(account.before.values(), 0) * (sum(account.reports.values(), np.zeros(story.num_classes)) == 0)
