@@ -191,6 +191,22 @@ def test_a_broken_file_is_one_sentence(tmp_path, name, change, sentence):
     assert not (tmp_path / "report.html").exists()
 
 
+def test_evidence_is_a_section_where_there_is_any(tmp_path):
+    folder = write_files(tmp_path)
+    assert "Evidence without test data" not in write_scenario_report(folder).read_text(encoding="utf-8")
+    (folder / "evidence.csv").write_text(
+        "seed,round,class,right,samples,low,high,test_recall,deposit\n"
+        "0,1,<b>,9,9,0.70,1.0,0.9,0\n0,2,<b>,3,7,0.158,0.750,0.5,1\n0,2,car,0,0,0.0,1.0,,0\n",
+        encoding="utf-8",
+    )
+    page = write_scenario_report(folder).read_text(encoding="utf-8")
+    assert "Recall in round 2" in page
+    assert "&lt;b&gt; (deposit)" in page
+    assert "3 of 7" in page
+    assert "9 of 9" not in page
+    assert ".16 to .75" in page
+
+
 @pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium is installed")
 @pytest.mark.parametrize("width", browser.WIDTHS)
 def test_it_fits_a_phone_a_tablet_and_a_laptop(tmp_path, width):

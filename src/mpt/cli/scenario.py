@@ -125,6 +125,20 @@ def print_scenario(result: "ScenarioRun") -> None:
         f"F1 away: mean over {pairs} pairs of a class and a round in which its holder is away and at most "
         f"{result.config.carry_share:.0%} of its samples are there; the same for all rows."
     )
+    if result.tables["evidence"]:
+        _print_evidence(result.tables["evidence"])
+
+
+def _print_evidence(lines: list[dict[str, Any]]) -> None:
+    """The last round's, of classes with a deposit and of the others together."""
+    last = [line for line in lines if (line["seed"], line["round"]) == (lines[-1]["seed"], lines[-1]["round"])]
+    for line in last:
+        if line["deposit"]:
+            interval = f"{line['low']:.2f} to {line['high']:.2f}"
+            say(f"evidence: {line['class']} {line['right']} of {line['samples']} recognised, {interval}")
+    others = [line for line in last if not line["deposit"]]
+    right, samples = (sum(line[name] for line in others) for name in ("right", "samples"))
+    say(f"evidence: all other classes {right} of {samples} recognised, by samples that vehicles have set aside")
 
 
 def _f1(value: float | str) -> str:

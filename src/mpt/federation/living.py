@@ -24,12 +24,14 @@ from mpt.federation.features import Features
 from mpt.federation.jobs import Job, participants
 from mpt.federation.partition import Partition
 from mpt.federation.plan import Plan
+from mpt.federation.set_aside import SetAside, split
 from mpt.federation.state import Handle, Model
 from mpt.learning import Samples, numpy_generator
 from mpt.learning.losses import find_loss
 from mpt.methods import find_method, find_part, find_training
 from mpt.methods.method import Readout
 from mpt.methods.simple import Linear, Oracle, SoftmaxHead
+from mpt.protocol.evaluation import Evidence
 from mpt.protocol.further import Further
 from mpt.protocol.question import Question
 from mpt.protocol.request import StatisticsRequest
@@ -78,6 +80,7 @@ class LivingRound:
         deposited: by row, the classes whose prototype comes from a deposit.
         bytes_up: by row, of the reports of all vehicles.
         state_bytes: of the server's state.
+        evidence: what vehicles have counted with the samples that they set aside, where the round is read out.
     """
 
     round: int
@@ -93,6 +96,7 @@ class LivingRound:
     deposited: Mapping[str, tuple[int, ...]]
     bytes_up: Mapping[str, int]
     state_bytes: int
+    evidence: Evidence | None = None
 
 
 class _Ground(Federation):
@@ -121,6 +125,8 @@ class Living:
         device: that trains.
         server: settings of the tracker, by name.
         asked: the share of the vehicles that are asked for statistics in a round.
+        validation: the share of its samples that a vehicle sets aside: neither trained on nor reported, they tell how
+            well the server's readout does, without test data.
     """
 
     dataset: Dataset
@@ -130,6 +136,7 @@ class Living:
     device: torch.device
     server: Mapping[str, Any] = field(default_factory=dict)
     asked: float = 1.0
+    validation: float = 0.0
     _kept: dict[str, dict[int, Features]] = field(default_factory=dict, init=False)
     _answers: dict[tuple[Handle, bytes, int], bytes] = field(default_factory=dict, init=False)
     _samples: dict[tuple[int, tuple[int, ...]], Samples] = field(default_factory=dict, init=False)
@@ -140,10 +147,11 @@ class Living:
                 f"shares: {self.shares.shape}, should be {len(self.presence.vehicles)} vehicles by "
                 f"{self.dataset.num_classes} classes"
             )
-        held = spread(self.dataset.train.labels, self.shares, numpy_generator(self.plan.seed, "scenario"))
-        labels = self.dataset.train.labels
+        labels, seed = self.dataset.train.labels, self.plan.seed
+        held, aside = split(spread(labels, self.shares, numpy_generator(seed, "scenario")), labels, self.validation, seed)
         self.counts = np.array([np.bincount(labels[i], minlength=self.dataset.num_classes) for i in held.values()])
         self._ground = _Ground(self.dataset, self.plan, self.device, Partition(held, 0, self.plan.rare, 0))
+        self._set_aside = SetAside.of(self._ground, self.dataset, aside)
         self.rows = tuple(row_of(name) for name in self.plan.methods)
         self.trainings = tuple(dict.fromkeys(["held-out", *(row.training for row in self.rows)]))
         tracked = {LEADER, *(row.name for row in self.rows if row.kind == "tracked")}
@@ -241,7 +249,12 @@ class Living:
             deposited={name: tuple(sorted(t.state.tracked)) for name, t in self.trackers.items()},
             bytes_up=sizes,
             state_bytes=len(self.leader.to_bytes()),
+            evidence=self._evidence(led, models["held-out"]) if scored and self.validation else None,
         )
+
+    def _evidence(self, led: Outcome, model: Model) -> Evidence | None:
+        there = [self.presence.vehicles.index(v) for v in led.answered]
+        return self._set_aside.evidence(led.round, model, led.readout, there)
 
     def _whom(self, number: int) -> frozenset[int] | None:
         """The vehicles that are asked, of those who are there or were and have not departed; None: all."""

@@ -15,6 +15,7 @@ from mpt.pages.lines import NARROW, Chart, Line
 from mpt.pages.styles import SeriesStyle, styles_of
 from mpt.pages.svg import Frame, esc, n, text, width_of
 from mpt.report import scenario_classes as strips
+from mpt.report.scenario_evidence import evidence_section
 from mpt.report.scenario_files import ScenarioFiles, read_scenario_files
 from mpt.report.scenario_table import decisions_table, summary_table
 from mpt.report.scenario_words import called, capital, notes, title, verdict
@@ -75,7 +76,7 @@ def write_scenario_report(folder: Path) -> Path:
 
     Raises `RunError` where a file is missing or broken; an older page then stays as it is.
     """
-    page, path = render(read_scenario_files(folder)), folder / "report.html"
+    page, path = render(read_scenario_files(folder), evidence_section(folder)), folder / "report.html"
     try:
         write_atomically(path, page.encode())
     except OSError as error:
@@ -83,12 +84,13 @@ def write_scenario_report(folder: Path) -> Path:
     return path
 
 
-def render(files: ScenarioFiles) -> str:
-    """The page as text; the same files give the same page."""
+def render(files: ScenarioFiles, evidence: str = "") -> str:
+    """The page as text; the same files give the same page. `evidence` is a section of its own."""
     rows = [Series(line.method, "") for line in files.summary]
     look = styles_of(rows, {row.method: _about(row.method) for row in rows})
     charts = {f"f1-{i}": chart for i, chart in enumerate(_charts(files, look))}
-    sections = [_header(files), _presence(files), _f1(files, look, charts), _summary(files, look), _settings(files)]
+    first = [_header(files), _presence(files), _f1(files, look, charts)]
+    sections = [*first, _summary(files, look), evidence, _settings(files)]
     return document(title(files), sections, charts, list(look.values()), _STYLE)
 
 

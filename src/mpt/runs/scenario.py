@@ -7,6 +7,7 @@
     DIR/classes.csv      a line a seed, round and class: samples that are there, absent by the truth, what the server does
     DIR/decisions.csv    what the server decided, and why
     DIR/metrics.csv      a line a seed, evaluated round, method and class: F1, precision, recall
+    DIR/evidence.csv     with --validation, a line a seed, evaluated round and class: recall of samples set aside
     DIR/summary.csv      a line a method: mean F1 over the pairs (class, round) in which the class is absent
 """
 
@@ -27,7 +28,7 @@ from mpt.base.files import write_atomically
 from mpt.base.seeds import stat
 from mpt.base.settings import to_toml
 from mpt.data import Dataset, load
-from mpt.federation.living import Living, LivingRound
+from mpt.federation.living import LEADER, Living, LivingRound
 from mpt.federation.metrics import score
 from mpt.runs.manifest import commit
 from mpt.runs.scenario_config import ScenarioConfig
@@ -35,7 +36,7 @@ from mpt.runs.simulate import choose_device
 from mpt.scenario import Scenario, find_scenario, write_presence
 from mpt.version import ENGINE, __version__
 
-TABLES = ("rounds", "classes", "decisions", "metrics", "summary")
+TABLES = ("rounds", "classes", "decisions", "metrics", "evidence", "summary")
 
 Progress = Callable[[int, LivingRound], None]
 """Called after every round with the seed and what happened."""
@@ -91,6 +92,7 @@ def play(
             torch.device(device),
             config.server,
             config.asked,
+            config.validation,
         )
         for seed, one in played.items()
     }
@@ -150,7 +152,23 @@ def lines_of(seed: int, living: Living, one: LivingRound) -> dict[str, list[dict
                     "recall": round(float(scores.recall[c]), 6), "absent": int(pairs[c]), "deposit": int(c in mine),
                 }
             )  # fmt: skip
-    return {"rounds": [numbers], "classes": classes, "decisions": decisions, "metrics": metrics}
+    evidence = _evidence(seed, names, one)
+    return {"rounds": [numbers], "classes": classes, "decisions": decisions, "metrics": metrics, "evidence": evidence}
+
+
+def _evidence(seed: int, names: Sequence[str], one: LivingRound) -> list[dict[str, Any]]:
+    """A line a class, beside the recall on the test samples."""
+    if one.evidence is None:
+        return []
+    tested = score(one.confusions[LEADER]).recall if LEADER in one.confusions else None
+    return [
+        {
+            "seed": seed, "round": one.round, "class": names[c], "right": found.right, "samples": found.samples,
+            "low": round(found.low, 6), "high": round(found.high, 6),
+            "test_recall": "" if tested is None else round(float(tested[c]), 6), "deposit": int(c in one.tracked),
+        }
+        for c, found in enumerate(one.evidence.recalls())
+    ]  # fmt: skip
 
 
 def summary(metrics: Sequence[Mapping[str, Any]], rounds: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -228,6 +246,8 @@ def write(run: ScenarioRun, out: Path) -> None:
     write_atomically(out / "config.toml", to_toml(run.config).encode())
     write_atomically(out / "manifest.json", (json.dumps(run.manifest, indent=1) + "\n").encode())
     for name, lines in run.tables.items():
+        if name == "evidence" and not lines:
+            continue
         write_atomically(out / f"{name}.csv", _csv(lines).encode())
 
 

@@ -32,6 +32,9 @@ class ScenarioConfig:
     freeze: bool = like(FederationSettings, "freeze")
     participation: float = like(FederationSettings, "participation")
     asked: float = setting(1.0, "share of the vehicles that are asked for statistics in a round", above=0, most=1)
+    validation: float = setting(
+        0.0, "share of each class that a vehicle sets aside, for evidence without test data", least=0, most=0.5
+    )
     eval_every: int = like(FederationSettings, "eval_every", 1)
     epochs: int = like(FederationSettings, "epochs", 2)
     lr: float = like(FederationSettings, "lr")
