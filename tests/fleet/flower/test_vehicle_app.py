@@ -16,6 +16,7 @@ from mpt.fleet import FleetError
 from mpt.fleet.exchange import Ask
 from mpt.fleet.flower.config import AppConfig, known
 from mpt.fleet.flower.vehicle_app import role, vehicle_of
+from mpt.scenario import parking_lot, with_goodbyes, write_presence
 from mpt.fleet.node import NodeConfig
 from mpt.fleet.vehicle import arrays
 from mpt.protocol.request import StatisticsRequest
@@ -122,6 +123,20 @@ def test_settings_of_a_newer_server_are_passed_over():
     assert AppConfig.of(known(given)).lr == 0.5
     with pytest.raises(FleetError, match="unknown key 'newest-idea'"):
         AppConfig.of(given)
+
+
+def test_a_presence_says_who_is_there(tmp_path):
+    there = with_goodbyes(parking_lot(2, 6, {1: 2}, {1: 5}), 1.0, np.random.default_rng(0))
+    write_presence(there, tmp_path / "presence.csv")
+    config = AppConfig(classes="car,van", image_size=28, events=str(tmp_path / "presence.csv"))
+
+    def roles(name, kind):
+        vehicle = SimpleNamespace(name=name)
+        return [role(config, vehicle, Ask(kind, number, {})) for number in range(1, 8)]
+
+    assert roles("0", "report") == ["present"] * 6 + ["absent"]
+    assert roles("1", "report") == ["present", "leaving", "absent", "absent", "present", "present", "absent"]
+    assert roles("1", "train")[1] == "present"
 
 
 def test_events_are_about_vehicles_with_numbers():

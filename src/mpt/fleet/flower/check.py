@@ -23,7 +23,7 @@ from mpt.learning import LearningError
 from mpt.learning.losses import find_loss
 from mpt.learning.weights_file import known_by as weights_known_by
 from mpt.methods import MethodError, find_on_fleet, find_training
-from mpt.scenario import PlanError, parse_events
+from mpt.scenario import PlanError, parse_events, read_presence
 from mpt.tracking.errors import FleetError
 
 
@@ -95,7 +95,10 @@ def _mended(config: AppConfig) -> AppConfig:
 
 
 def _scenario(config: AppConfig) -> list[str]:
-    parse_events(config.events)
+    if config.events.endswith(".csv"):
+        read_presence(config.events)
+    else:
+        parse_events(config.events)
     return []
 
 

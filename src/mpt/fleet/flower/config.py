@@ -111,7 +111,9 @@ class AppConfig:
         "by what vehicles are known: Flower's node id, or what they say, for simulations",
         choices=("node", "partition"),
     )
-    events: str = setting("", "for simulations, as in mpt run --events: leave 3 after 5, join 3 at 9")
+    events: str = setting(
+        "", "for simulations, as in mpt run --events: leave 3 after 5, join 3 at 9; or a presence as a .csv file"
+    )
     fail: float = setting(
         0.0, "for simulations: the probability with which a vehicle does not answer in a round", least=0, below=1
     )

@@ -17,7 +17,7 @@ from mpt.fleet.local_data import loaded, named, samples, shared
 from mpt.fleet.node import NodeConfig
 from mpt.fleet.vehicle import Vehicle, set_aside
 from mpt.learning import build, numpy_generator
-from mpt.scenario import left_after, parse_events, present
+from mpt.scenario import Presence, left_after, parse_events, present, read_presence
 from mpt.tracking.errors import FleetError
 
 
@@ -123,15 +123,31 @@ def role(config: AppConfig, vehicle: Vehicle, ask: Ask) -> Literal["present", "a
     """In a simulation, what the scenario has for this vehicle."""
     if config.fail and numpy_generator(config.seed, "failure", ask.round, vehicle.name).random() < config.fail:
         return "absent"
-    events = parse_events(config.events)
-    if not events:
+    if not config.events:
         return "present"
     if not vehicle.name.isdecimal():
         raise FleetError("node config: partition-id is missing, should be given where the run has events")
-    number = int(vehicle.name)
-    if number not in present([number], events, ask.round):
+    here, leaving = _there(config.events, int(vehicle.name), ask.round)
+    if not here:
         return "absent"
-    return "leaving" if ask.kind == "report" and number in left_after(events, ask.round) else "present"
+    return "leaving" if ask.kind == "report" and leaving else "present"
+
+
+def _there(events: str, number: int, round: int) -> tuple[bool, bool]:
+    """Whether a vehicle is there and answers in a round, and whether it says goodbye; by events, or by a presence."""
+    if not events.endswith(".csv"):
+        listed = parse_events(events)
+        return number in present([number], listed, round), number in left_after(listed, round)
+    presence = presence_of(events)
+    if round > presence.rounds or number >= len(presence.vehicles):
+        return False, False
+    return number in presence.answering(round), number in presence.leaving(round)
+
+
+@cache
+def presence_of(path: str) -> Presence:
+    """The presence in a file; vehicle 0 of the simulation is its first."""
+    return read_presence(path)
 
 
 app = vehicle_app()
