@@ -46,7 +46,7 @@ class Cell:
     eval_every: int
     per_class: int
     epochs: int
-    server: tuple[str, int] | None
+    server: tuple[str, int | str] | None
 
 
 def ran(cell: Cell) -> str:
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> None:
                 out = args.out / "-".join(filter(None, (name, said, str(seed))))
                 cells.append(
                     Cell(name, seed, dataset, toml, out, tuple(args.methods), args.eval_every, args.per_class,
-                         args.epochs, (key, int(value)) if said else None)
+                         args.epochs, (key, int(value) if value.isdecimal() else value) if said else None)
                 )  # fmt: skip
         with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
             for done in as_completed([pool.submit(ran, cell) for cell in cells]):

@@ -148,7 +148,8 @@ class Living:
                 f"{self.dataset.num_classes} classes"
             )
         labels, seed = self.dataset.train.labels, self.plan.seed
-        held, aside = split(spread(labels, self.shares, numpy_generator(seed, "scenario")), labels, self.validation, seed)
+        whole = spread(labels, self.shares, numpy_generator(seed, "scenario"))
+        held, aside = split(whole, labels, self.validation, seed)
         self.counts = np.array([np.bincount(labels[i], minlength=self.dataset.num_classes) for i in held.values()])
         self._ground = _Ground(self.dataset, self.plan, self.device, Partition(held, 0, self.plan.rare, 0))
         self._set_aside = SetAside.of(self._ground, self.dataset, aside)
@@ -159,7 +160,7 @@ class Living:
 
     def _tracker(self, method: str) -> Tracker:
         plan = self.plan
-        about: dict[str, Any] = {"ridge": plan.ridge, "cov_ridge": plan.cov_ridge, "seed": plan.seed} | dict(self.server)
+        about: dict[str, Any] = {"ridge": plan.ridge, "cov_ridge": plan.cov_ridge, "seed": plan.seed, **self.server}
         classes, dim = tuple(self.dataset.classes), self._ground.model.dim
         return Tracker(TrackerSettings(len(classes), dim, method=method, class_names=classes, **about))
 

@@ -42,8 +42,8 @@ class SetAside:
 
     @classmethod
     def of(cls, ground: Federation, dataset: Dataset, aside: Mapping[int, Ints]) -> "SetAside":
-        """From the indices of each vehicle's."""
-        train = {v: dataset.train.take(mine) for v, mine in aside.items()}
+        """From the indices of each vehicle's; those that have set nothing aside are not among them."""
+        train = {v: dataset.train.take(mine) for v, mine in aside.items() if len(mine)}
         images = {
             v: torch.from_numpy(np.array(one.images)).permute(0, 3, 1, 2).contiguous().to(ground.device)
             for v, one in train.items()
@@ -52,7 +52,7 @@ class SetAside:
 
     def evidence(self, round: int, model: Model, readout: Readout | None, vehicles: Sequence[int]) -> Evidence | None:
         """What these vehicles count of a readout, as bytes there and back; None where it cannot be sent."""
-        asked = [v for v in vehicles if len(self.labels[v])]
+        asked = [v for v in vehicles if v in self.labels]
         layer: Any = readout
         if not asked or layer is None or not hasattr(layer, "to_linear"):
             return None

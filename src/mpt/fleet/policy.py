@@ -36,7 +36,10 @@ class RoundPolicy:
         1.0, "share of the vehicles that can be reached which are asked to train in a round", above=0, most=1
     )
     report_share: float = setting(
-        1.0, "share of the vehicles that are asked for statistics in a round; others have missed nothing", above=0, most=1
+        1.0,
+        "share of the vehicles that are asked for statistics in a round; others have missed nothing",
+        above=0,
+        most=1,
     )
     evaluate_every: int = setting(
         0, "every so many rounds vehicles count how their validation samples are recognised; 0: never", least=0

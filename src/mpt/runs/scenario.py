@@ -1,14 +1,14 @@
 """A scenario's run: its settings, the files that it writes, and the figures that its rows are compared by.
 
-    DIR/config.toml      the settings
-    DIR/manifest.json    versions, device, classes, who holds what
-    DIR/presence-S.csv   who was there when, of seed S; `mpt.scenario.read_presence` reads it
-    DIR/rounds.csv       a line a seed and round: who was there, trained and answered, bytes
-    DIR/classes.csv      a line a seed, round and class: samples that are there, absent by the truth, what the server does
-    DIR/decisions.csv    what the server decided, and why
-    DIR/metrics.csv      a line a seed, evaluated round, method and class: F1, precision, recall
-    DIR/evidence.csv     with --validation, a line a seed, evaluated round and class: recall of samples set aside
-    DIR/summary.csv      a line a method: mean F1 over the pairs (class, round) in which the class is absent
+DIR/config.toml      the settings
+DIR/manifest.json    versions, device, classes, who holds what
+DIR/presence-S.csv   who was there when, of seed S; `mpt.scenario.read_presence` reads it
+DIR/rounds.csv       a line a seed and round: who was there, trained and answered, bytes
+DIR/classes.csv      a line a seed, round and class: samples that are there, absent by the truth, what is decided
+DIR/decisions.csv    what the server decided, and why
+DIR/metrics.csv      a line a seed, evaluated round, method and class: F1, precision, recall
+DIR/evidence.csv     with --validation, a line a seed, evaluated round and class: recall of samples set aside
+DIR/summary.csv      a line a method: mean F1 over the pairs (class, round) in which the class is absent
 """
 
 import csv

@@ -16,10 +16,10 @@ from mpt.fleet import FleetError
 from mpt.fleet.exchange import Ask
 from mpt.fleet.flower.config import AppConfig, known
 from mpt.fleet.flower.vehicle_app import role, vehicle_of
-from mpt.scenario import parking_lot, with_goodbyes, write_presence
 from mpt.fleet.node import NodeConfig
 from mpt.fleet.vehicle import arrays
 from mpt.protocol.request import StatisticsRequest
+from mpt.scenario import parking_lot, with_goodbyes, write_presence
 
 
 def test_a_vehicle_of_one_class_and_train_alone(tmp_path):
