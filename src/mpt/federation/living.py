@@ -285,7 +285,7 @@ class Living:
 
         outcome = tracker.close(
             told(tracker.question(number), there),
-            [names[v] for v in self.presence.leaving(number) if v in there],
+            [names[v] for v in self.presence.leaving(number)],  # a message of its own, see `with_failures`
             round=number,
             head=features.head,
             asked=None if asked is None else [names[v] for v in asked],

@@ -67,7 +67,9 @@ def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster
             reasons.update(failed)
             fresh |= made.keys() if vehicles is left else set()
     tracked, dropped = _kept(settings, tracked, fresh, staying, roster, number)
-    decisions += _lost(state, taken, (*vanished, *left), staying, tracked, reasons, roster, number)
+    carried = {c for d in decisions if d.what == "carried" for c in d.classes}
+    lost = _lost(state, taken, (*vanished, *left), staying, tracked, reasons, roster, number)
+    decisions += [d for d in lost if carried.isdisjoint(d.classes)]
     due = [c for c in sorted(tracked) if not tracked[c].waits(roster)]
     held_out = tuple(c for c in due if settings.holds_out and (not settings.shadow or c in state.approved))
     made_from = (*state.trusted.values(), state.snapshot, taken.snapshot)

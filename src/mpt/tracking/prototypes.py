@@ -139,8 +139,9 @@ def current(
 
 def _as_before(state: TrackerState, problems: list[str]) -> Current:
     """Where nobody answered."""
-    problems.append(f"nobody answered: the prototypes are those of round {state.round}")
-    stats = None if state.snapshot is None else state.snapshot.everybody
+    last, stats = state.snapshot, None if state.snapshot is None else state.snapshot.everybody
+    kept = "there are no prototypes yet" if last is None else f"the prototypes are those of round {last.round}"
+    problems.append(f"nobody answered: {kept}")
     covariance = None if stats is None else _covariance(state.settings, stats, problems)
     readout = state.linear or _readout(state.settings, state.prototypes, covariance, state.outward, problems)
     return Current(
