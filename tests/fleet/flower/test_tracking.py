@@ -277,3 +277,14 @@ def test_in_shadow_mode_nothing_is_held_out_before_it_is_approved(tmp_path):
     assert {(number, held) for number, _, held in user.trained} == {(n, (RARE,) if n > 7 else ()) for n in range(1, 9)}
     assert np.array_equal(tracking.outcome.prototypes, expected(3, 8, grace=1)[1].prototypes)
     assert shadowed(grid, store, logged).train_config[HELD_OUT] == [RARE]
+
+
+def test_a_share_is_asked_and_the_others_have_missed_nothing():
+    grid = App().grid()
+    server = tracker(grace=1)
+    for number in range(1, 8):
+        grid.sent.clear()
+        outcome = ask_statistics(grid, server, model(number), share=0.5)
+        assert len(grid.sent) == len(outcome.answered) == 2
+    assert {m.state for m in server.roster.members.values()} == {"present"}
+    assert len(server.roster.members) == 4

@@ -25,6 +25,7 @@ from mpt.fleet.orders import take_orders
 from mpt.fleet.patience import Patience
 from mpt.fleet.policy import RoundPolicy
 from mpt.fleet.reference_models import ReferenceModels, models_in
+from mpt.fleet.sampling import drawn
 from mpt.fleet.store import TRACKER, Store, refuse_if_ahead
 from mpt.methods import find_training
 from mpt.tracking.errors import FleetError
@@ -49,6 +50,7 @@ def ask_statistics(
     models: ReferenceModels | None = None,
     head: tuple[str, str] | None = None,
     waiting: dict[str, float] | None = None,
+    share: float = 1.0,
 ) -> Outcome:
     """Ask every vehicle for its statistics under the new global model, and close the round in the tracker.
 
@@ -64,6 +66,8 @@ def ask_statistics(
         models: the global models that are needed again, one value for all calls; the method "mpt-x" has to have it.
         head: the names, in `arrays`, of the last layer's weight and bias, for methods that read them.
         waiting: since when nodes have not replied, one value for all calls: these are not waited for.
+        share: of the vehicles, that are asked in a round; the others have missed nothing. With `models`, the same value
+            in all calls, where vehicles are known by what they say.
     """
     if tracker.settings.asks.models and models is None:
         raise FleetError(
@@ -74,13 +78,18 @@ def ask_statistics(
     transport = FlowerTransport(grid, ids, restarts=ids == "node")
     banned = tracker.roster.having("banned")
     online = {node: info for node, info in gone.open(transport.nodes()).items() if node not in banned}
-    model, policy = arrays_of(arrays), RoundPolicy(deadline=deadline)
-    tracker.begin(round)
+    model, policy = arrays_of(arrays), RoundPolicy(deadline=deadline, report_share=share)
+    number = tracker.begin(round).round
+    members = {known.nodes.get(v, v) for v in tracker.roster.having(*_THERE)}
+    seed, least = tracker.settings.seed, policy.min_vehicles
+    sample = drawn({*online, *members}, share, least=least, seed=seed, purpose="report", round=number)
+    online = {node: info for node, info in online.items() if node in sample}
     ask = known.question(tracker, model, online, round)
     spoken = [_Heard(tracker, online, gone, {} if waiting is None else waiting)]
     spoken[0].ask(transport, ask, policy)
-    lost = {v: "it could not be reached" for v in tracker.roster.having(*_THERE) if v not in online}
+    lost = {v: "it could not be reached" for v in tracker.roster.having(*_THERE) if v in sample and v not in online}
     first, by_node = spoken[0], ids == "node"
+    asked = sample if by_node else {v for v, node in (known.nodes | first.nodes).items() if node in sample}
     while True:
         result = tracker.take(
             {v for one in spoken for v in one.leaving},
@@ -89,6 +98,7 @@ def ask_statistics(
             refused=first.refused if by_node else {},
             names={vehicle: online[node].name for vehicle, node in first.nodes.items() if online[node].name},
             head=None if head is None else (model[head[0]], model[head[1]]),
+            asked=asked if share < 1 else None,
         )
         if not isinstance(result, More):
             break
@@ -188,6 +198,7 @@ class Tracking:
         models: of the method "mpt-x", the global models that are needed again; those of the store are in it.
         head: the names, in the global model, of the last layer's weight and bias, for methods that read them (`ccvr`,
             `fedavg`).
+        share: of the vehicles, that are asked for statistics in a round; the others have missed nothing.
         train_config: give it to `start`: it tells vehicles which classes not to train on, `mods.held_out(message)`.
         outcome: of the last round.
     """
@@ -203,6 +214,7 @@ class Tracking:
     waiting: dict[str, float] = field(default_factory=dict)
     models: ReferenceModels = field(default_factory=ReferenceModels)
     head: tuple[str, str] | None = None
+    share: float = 1.0
     train_config: ConfigRecord = field(default_factory=ConfigRecord)
     outcome: Outcome | None = None
 
@@ -237,6 +249,7 @@ class Tracking:
                 models=self.models,
                 head=self.head,
                 waiting=self.waiting,
+                share=self.share,
             )
             self.log(self.outcome.decisions)
             self.train_config[HELD_OUT] = list(self.tracker.held_out)
