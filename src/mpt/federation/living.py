@@ -37,6 +37,7 @@ from mpt.protocol.question import Question
 from mpt.protocol.request import StatisticsRequest
 from mpt.scenario import PlanError, Presence, absent_pairs, never_leaving
 from mpt.tracking.roster import Decision
+from mpt.tracking.sampling import asked_in
 from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.tracker import More, Outcome, Tracker
 
@@ -164,6 +165,10 @@ class Living:
         classes, dim = tuple(self.dataset.classes), self._ground.model.dim
         return Tracker(TrackerSettings(len(classes), dim, method=method, class_names=classes, **about))
 
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: v for v, name in enumerate(self.presence.vehicles)}
+
     @property
     def leader(self) -> Tracker:
         """The tracker whose decisions count."""
@@ -230,7 +235,7 @@ class Living:
         outcomes, sizes, asked = dict[str, Outcome](), dict[str, int](), self._whom(number)
         for name, tracker in self.trackers.items():
             seen = mine[tracker.settings.training]
-            seen.embed_vehicles(self.presence.answering(number))
+            seen.embed_vehicles([v for v in self.presence.answering(number) if asked is None or v in asked])
             with few_threads(self._ground.model.dim):
                 outcomes[name], sizes[name] = self._tracked(tracker, number, seen, asked)
         scored = number % self.plan.eval_every == 0 or number == self.presence.rounds
@@ -240,7 +245,7 @@ class Living:
             round=number,
             here=here,
             trained=trained,
-            answered=tuple(self.presence.vehicles.index(v) for v in led.answered),
+            answered=tuple(self._numbers[v] for v in led.answered),
             present=self.counts[list(here)].sum(axis=0),
             tracked=tuple(sorted(self.leader.state.tracked)),
             held_out=self.leader.held_out,
@@ -254,17 +259,18 @@ class Living:
         )
 
     def _evidence(self, led: Outcome, model: Model) -> Evidence | None:
-        there = [self.presence.vehicles.index(v) for v in led.answered]
+        there = [self._numbers[v] for v in led.answered]
         return self._set_aside.evidence(led.round, model, led.readout, there)
 
     def _whom(self, number: int) -> frozenset[int] | None:
         """The vehicles that are asked, of those who are there or were and have not departed; None: all."""
         if self.asked >= 1:
             return None
-        numbers = {name: v for v, name in enumerate(self.presence.vehicles)}
-        known = {numbers[v] for v, m in self.leader.roster.members.items() if m.state not in ("departed", "banned")}
-        pool = tuple(sorted(known | set(self.presence.here(number))))
-        return frozenset(participants(pool, self.asked, seed=self.plan.seed, round=number)) if pool else frozenset()
+        names, roster = self.presence.vehicles, self.leader.roster
+        there = {names[v] for v in self.presence.here(number)} | {v for v in roster.members if not roster.gone(v)}
+        gone = roster.members.keys() - there
+        chosen = asked_in(there, gone, self.asked, seed=self.plan.seed, round=number, least=1)
+        return frozenset(self._numbers[v] for v in chosen)
 
     def _tracked(
         self, tracker: Tracker, number: int, features: Features, asked: Collection[int] | None
@@ -272,7 +278,6 @@ class Living:
         """A round of one tracker, and the bytes of the reports."""
         names, size = self.presence.vehicles, 0
         there = [v for v in self.presence.answering(number) if asked is None or v in asked]
-        features.embed_vehicles(there)
 
         def told(question: Question | Further, vehicles: Collection[int]) -> dict[str, bytes]:
             nonlocal size
@@ -281,7 +286,7 @@ class Living:
             return made
 
         def ask(more: More) -> dict[str, bytes]:
-            return told(more.further, [names.index(v) for v in more.vehicles])
+            return told(more.further, [self._numbers[v] for v in more.vehicles])
 
         outcome = tracker.close(
             told(tracker.question(number), there),
@@ -372,13 +377,15 @@ def row_of(name: str) -> Row:
     training = find_training(method.training)
     if training.stops:
         raise PlanError(f"methods: {name} stops training at the departure, of which a scenario has several")
+    if isinstance(method, SoftmaxHead):
+        return Row(method.name, method.training, "head")
     if not training.departs:
         return Row(method.name, method.training, "live")
     if isinstance(method, Oracle):
         if method.knows == "test":
             raise PlanError(f"methods: {name} knows the test samples, should be oracle-train in a scenario")
         return Row(method.name, method.training, "oracle")
-    return Row(method.name, method.training, "head" if isinstance(method, SoftmaxHead) else "tracked")
+    return Row(method.name, method.training, "tracked")
 
 
 def spread(labels: Ints, shares: Floats, rng: np.random.Generator) -> dict[int, Ints]:

@@ -14,15 +14,12 @@ from mpt.fleet.phase import Phase
 from mpt.fleet.vehicle import load
 from mpt.learning import Classifier, Samples, embed
 from mpt.methods import Readout
-from mpt.protocol.evaluation import EvaluationRequest, Evidence
+from mpt.protocol.evaluation import FEW, EvaluationRequest, Evidence
 from mpt.tracking.errors import FleetError
 from mpt.tracking.rounds import Outcome
 
 if TYPE_CHECKING:
     from mpt.fleet.server import Server
-
-_FEW = 10
-"""Samples of a class that a vehicle may have set aside whatever it reported of it, for rounding."""
 
 
 def evaluate_readout(
@@ -102,7 +99,7 @@ def check_share(evidence: Evidence, reported: Ints | None, share: float) -> None
     Of n samples share * n are set aside, which is below twice that share of the others, as share is at most one half.
     """
     known = np.zeros(evidence.num_classes) if reported is None else reported
-    most = 2 * share * known + _FEW
+    most = 2 * share * known + FEW
     if np.any(evidence.samples > most):
         c = int(np.argmax(evidence.samples - most))
         raise FleetError(

@@ -19,7 +19,6 @@ from mpt.fleet.orders import take_orders
 from mpt.fleet.phase import Phase
 from mpt.fleet.policy import RoundPolicy
 from mpt.fleet.reference_models import ReferenceModels, model_in, models_in, packed
-from mpt.fleet.sampling import drawn
 from mpt.fleet.status import EVIDENCE, evidence_in
 from mpt.fleet.store import SCORES, TRACKER, Store
 from mpt.learning import Classifier
@@ -27,6 +26,7 @@ from mpt.methods import find_training
 from mpt.protocol.evaluation import Evidence
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import Decision, line
+from mpt.tracking.sampling import asked_in, drawn
 from mpt.tracking.tracker import More, Outcome, Tracker
 
 Log = Callable[[Collection[Decision]], None]
@@ -136,7 +136,8 @@ class Server:
             raise FleetError(wrong)
         self.model = model_in(found, self.model)
         names = self.tracker.settings.class_names
-        self.tracker = read_part(found, TRACKER, Tracker.from_bytes)
+        chosen = self.tracker.settings
+        self.tracker = read_part(found, TRACKER, lambda part: Tracker.from_bytes(part, chosen))
         if not self.tracker.settings.class_names:
             settings = replace(self.tracker.settings, class_names=names)
             self.tracker.state = replace(self.tracker.state, settings=settings)
@@ -160,10 +161,10 @@ class Server:
         start, most = time.monotonic(), self.policy.max_attempts
         for attempt in range(1, most + 1):
             self._take_orders()
-            train = self._trained(number)
+            train = self._trained(number, attempt)
             model = train.average()
             why = unusable(self.architecture, model)
-            spoken = [] if why else self._reported(number, model)
+            spoken = [] if why else self._reported(number, model, attempt)
             if not why and not spoken[0][1].reported:
                 why = f"nobody could report on it{spoken[0][1].mostly}"
             if not why:
@@ -174,12 +175,12 @@ class Server:
             f"{number - 1}, or ban whoever it is"
         )
 
-    def _trained(self, number: int) -> Phase:
-        """A half round of training, with a quorum of updates."""
+    def _trained(self, number: int, again: int) -> Phase:
+        """A half round of training, with a quorum of updates; `again` is the attempt at the whole round."""
         train, most = Phase(self, "train", number), self.policy.max_attempts
         for attempt in range(1, most + 1):
             nodes = self._reachable(number, train.may_suffice) - self._apart
-            train.ask(self._training(number), self._drawn("train", number * most + attempt, nodes))
+            train.ask(self._training(number), self._to_train(number, nodes, most * again + attempt))
             needed = train.needed()
             if len(train.updated) >= needed:
                 break
@@ -192,29 +193,41 @@ class Server:
             time.sleep(self.policy.timeout / 10)
         return train
 
-    def _reported(self, number: int, model: Arrays) -> list[tuple[Ask, Phase]]:
-        """The first question about a new global model, and what came of it; the tracker has the answers."""
+    def _reported(self, number: int, model: Arrays, attempt: int) -> list[tuple[Ask, Phase]]:
+        """The first question about a new global model, and what came of it; the tracker has the answers.
+
+        Where nobody of those who were drawn could report, the others are asked.
+        """
         self._take_orders()
         report, online = Phase(self, "report", number), self._reachable(number)
-        there = {node for v, node in self.models.nodes.items() if not self.tracker.roster.gone(v)}
-        self._sample = self._drawn("report", number, online | there)
-        nodes = self._sample & online or self._drawn("report", number, online)
+        self._sample = self._to_report(number, online, attempt)
         self.tracker.begin(number)
-        ask = self.models.question(self.tracker, model, nodes, number)
-        report.ask(ask, nodes)
+        ask = self.models.question(self.tracker, model, online, number)
+        report.ask(ask, self._sample & online)
+        if not report.reported and online - self._sample:
+            self._sample |= online
+            report.ask(ask, online)
         return [(ask, report)]
 
-    def _drawn(self, kind: Kind, number: int, nodes: Collection[str]) -> set[str]:
-        """Who is asked in a round: all of the nodes, or the share of the policy."""
-        share = self.policy.train_share if kind == "train" else self.policy.report_share
+    def _to_train(self, number: int, nodes: Collection[str], attempt: int) -> set[str]:
+        """All of the nodes, or the share of the policy."""
+        share, seed, least = self.policy.train_share, self.tracker.settings.seed, self.policy.min_vehicles
+        return drawn(nodes, share, least=least, seed=seed, purpose="train", round=number, attempt=attempt)
+
+    def _to_report(self, number: int, online: set[str], attempt: int) -> set[str]:
+        """All nodes that are online or that somebody was reached at, or the share of the policy."""
+        share, roster, known = self.policy.report_share, self.tracker.roster, self.models.nodes
+        there = online | {node for v, node in known.items() if not roster.gone(v)}
+        there -= self._apart if share < 1 else set()
+        gone = {node for v, node in known.items() if roster.gone(v)} - online
         seed, least = self.tracker.settings.seed, self.policy.min_vehicles
-        return drawn(nodes, share, least=least, seed=seed, purpose=kind, round=number)
+        return asked_in(there, gone, share, seed=seed, round=number, least=least, attempt=attempt)
 
     def _close(
         self, number: int, model: Arrays, train: Phase, spoken: list[tuple[Ask, Phase]], start: float
     ) -> Finished:
         """What follows from a round's answers: further questions, decisions, evidence, a checkpoint."""
-        (_, report), leaving = spoken[0], set[str]()
+        _, report = spoken[0]
         leaving = report.leaving | {v for v in train.leaving if v not in self.tracker.answered}
         silent = {v: node for v, node in self.models.nodes.items() if node not in report.asked}
         lost = {v: "it could not be reached" for v, node in silent.items() if node in self._sample}

@@ -15,7 +15,7 @@ from mpt.learning import Classifier, Loss, Samples, TrainingSettings, embed, gen
 from mpt.learning.losses import LOSSES, find_loss
 from mpt.learning.training import channels_last
 from mpt.methods import find_method, find_part, find_training
-from mpt.protocol.evaluation import EvaluationRequest, validation_split
+from mpt.protocol.evaluation import FEW, EvaluationRequest, validation_split
 from mpt.protocol.parts import Part
 from mpt.protocol.question import read_question
 from mpt.tracking.errors import FleetError
@@ -93,7 +93,10 @@ class Vehicle:
             Samples(self.samples.images[:0], self.samples.labels[:0]) if self.validation is None else self.validation
         )
         features, labels = self._embed(ask.model, aside), aside.labels.cpu().numpy()
-        return request.answer(features, labels, min_samples=self.min_samples)
+        classes = self.model.num_classes
+        reported, mine = (np.bincount(one, minlength=classes) for one in (self.samples.labels.cpu().numpy(), labels))
+        told = ((reported >= self.min_samples) | (mine <= FEW))[labels]
+        return request.answer(features[told], labels[told], min_samples=self.min_samples)
 
     def _loss(self, name: str) -> Loss:
         """What it minimises: a loss that is installed, or one that its own configuration or method names."""

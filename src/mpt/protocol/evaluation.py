@@ -25,6 +25,8 @@ _REQUEST, _EVIDENCE = b"V", b"E"
 _Z = NormalDist().inv_cdf(0.975)
 _MOST_SAMPLES = 10**8
 """Of one vehicle, in one cell."""
+FEW = 2
+"""Samples of a class that a vehicle may have set aside whatever it reported of it, for rounding."""
 _MOST_SUMMED = 2**53
 _ENVELOPE = 64
 """Bytes of an answer beside its cells, and some more."""

@@ -89,6 +89,7 @@ class _Reading:
     visits: dict[str, list[int]] = field(default_factory=dict)
     vehicles: dict[str, int] = field(default_factory=dict)
     stays: list[_Stay] = field(default_factory=list)
+    of_vehicle: dict[str, list[_Stay]] = field(default_factory=dict)
     header: bool = False
 
     def take(self, line: int, text: str) -> None:
@@ -143,14 +144,15 @@ class _Reading:
                 line, f"goodbye in round {last}, should be no in the last round, after which nobody leaves"
             )
         quiet = [self._number(line, one, first, last) for one in silent.split()]
-        for other in self.stays:
-            if other.vehicle == name and first <= other.last + 1 and other.first <= last + 1:
+        for other in self.of_vehicle.setdefault(name, []):
+            if first <= other.last + 1 and other.first <= last + 1:
                 raise self.wrong(
                     line,
                     f"{name} is there in rounds {first} to {last}, but line {other.line} has it from {other.first} "
                     f"to {other.last}, should be a round or more between two stays",
                 )
         self.stays.append(_Stay(line, name, first, last, _YES[goodbye], quiet))
+        self.of_vehicle[name].append(self.stays[-1])
 
     def _number(self, line: int, text: str, least: int, most: int | None) -> int:
         if not (text.isdecimal() and len(text) < 19 and int(text) >= least and (most is None or int(text) <= most)):

@@ -115,7 +115,7 @@ def current(
         made[c] = state.made[c] if held.made is None else round
         problems.append(_held(settings.name_of(c), held, roster))
     for c in np.flatnonzero((made < 0) & (state.made >= 0)).tolist():
-        if c in departed.tracked or _may_return(state, roster, c):
+        if c in departed.tracked or _may_return(state, taken, roster, c):
             prototypes[c], made[c] = state.prototypes[c], state.made[c]
             name = settings.name_of(c)
             problems.append(f"class {name} has no samples in this round, its prototype is that of round {made[c]}")
@@ -208,8 +208,9 @@ def readout_of(state: TrackerState) -> NearestClassMean | Linear | None:
     return _readout(state.settings, state.prototypes, covariance, state.outward, [])
 
 
-def _may_return(state: TrackerState, roster: Roster, c: int) -> bool:
-    return any(counts[c] > 0 and not roster.gone(v) for v, counts in state.counts.items())
+def _may_return(state: TrackerState, taken: Taken, roster: Roster, c: int) -> bool:
+    """Whether somebody who may be there has not said in this round what it has of a class, and had samples of it."""
+    return any(counts[c] > 0 and not roster.gone(v) for v, counts in state.counts.items() if v not in taken.counts)
 
 
 def _covariance(settings: TrackerSettings, stats: ClassStatistics, problems: list[str]) -> Floats | None:

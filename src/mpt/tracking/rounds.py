@@ -247,7 +247,8 @@ def _unasked(state: TrackerState, taken: Taken, roster: Roster, asked: frozenset
     """The vehicles that are there and were not asked in this round, and what each reported last."""
     if asked is None:
         return {}
-    passed_over = (v for v in roster.having("present") if v not in asked and v not in taken.counts)
+    there = roster.having("present", "late", "refused")
+    passed_over = (v for v in there if v not in asked and v not in taken.counts)
     return {v: state.counts[v] for v in passed_over if v in state.counts}
 
 

@@ -199,7 +199,7 @@ def _about(state: TrackerState, tracked: Sequence[Tracked], frame: ClassStatisti
         "ended": state.roster.absences,
         "orders": state.orders,
         "refusals": dict(sorted(state.refusals.items())),
-        "trusted": sorted(state.trusted),
+        "trusted": {v: _apart(state).index(id(one)) for v, one in sorted(state.trusted.items())},
         "watch": {
             "since": list(state.watch.since.items()),
             "calm": list(state.watch.calm.items()),
@@ -230,8 +230,8 @@ def _about(state: TrackerState, tracked: Sequence[Tracked], frame: ClassStatisti
 def _spoken(state: TrackerState, tracked: Sequence[Tracked]) -> list[bytes]:
     """What a method keeps, and the answers that its `depart` would ask for."""
     blocks = [one.method_state for one in tracked if one.method_state is not None]
-    for vehicle in sorted(state.trusted):
-        one = state.trusted[vehicle]
+    kept = {id(one): one for one in state.trusted.values()}
+    for one in (kept[known] for known in _apart(state)):
         earlier = {number: tuple(known) for number, known in one.earlier.items()}
         further = {key: tuple(shared) for key, shared in one.further.items()}
         parts = {"round": one.round, "rest": one.rest, "holders": dict(one.holders), "earlier": earlier}
@@ -248,12 +248,21 @@ def _read_spoken(
     for i, there in enumerate(about["kept"]):
         if there:
             tracked[i] = dataclasses.replace(tracked[i], method_state=reader.block())
-    trusted = {vehicle: _trusted(reader.block()) for vehicle in about.get("trusted", ())}
+    places: Any = about.get("trusted", {})
+    if isinstance(places, list):  # an earlier release wrote one for each vehicle
+        places = {vehicle: place for place, vehicle in enumerate(places)}
+    apart = [_trusted(reader.block()) for _ in range(max(places.values(), default=-1) + 1)]
+    trusted = {vehicle: apart[place] for vehicle, place in places.items()}
     further = dict[bytes, Shared]()
     for _ in range(about["further"]):
         key = reader.block()
         further[key] = Shared(**method_state.from_bytes(reader.block(), None))
     return snapshot and dataclasses.replace(snapshot, further=further), trusted
+
+
+def _apart(state: TrackerState) -> list[int]:
+    """What the snapshots are known by that trusted answers are in, each once."""
+    return list(dict.fromkeys(id(state.trusted[vehicle]) for vehicle in sorted(state.trusted)))
 
 
 def _trusted(block: bytes) -> Snapshot:
@@ -263,14 +272,14 @@ def _trusted(block: bytes) -> Snapshot:
     return Snapshot(found["round"], found["rest"], found["holders"], earlier, further)
 
 
-def from_bytes(data: bytes | bytearray | memoryview) -> TrackerState:
-    """What `to_bytes` was called on.
+def from_bytes(data: bytes | bytearray | memoryview, chosen: TrackerSettings | None = None) -> TrackerState:
+    """What `to_bytes` was called on; settings that an earlier release did not have are as `chosen`.
 
     Raises:
         FleetError: where the bytes are truncated, altered, of another version or not a tracker's.
     """
     try:
-        return _read(Reader(data, _KIND, _SPAN | _ORIGIN | _REMEMBERED | _CROSS | _SPOKEN | _LINEAR))
+        return _read(Reader(data, _KIND, _SPAN | _ORIGIN | _REMEMBERED | _CROSS | _SPOKEN | _LINEAR), chosen)
     except FleetError:
         raise
     except StatisticsError as error:
@@ -279,11 +288,12 @@ def from_bytes(data: bytes | bytearray | memoryview) -> TrackerState:
         raise FleetError(f"Tracker bytes: not as this release writes them ({type(error).__name__}: {error})") from error
 
 
-def _read(reader: Reader) -> TrackerState:
+def _read(reader: Reader, chosen: TrackerSettings | None) -> TrackerState:
     about = json.loads(reader.block())
     if "variant" in about["settings"]:
         raise FleetError("Tracker bytes: of an earlier release, which wrote them in another way; begin a new state")
-    settings = TrackerSettings(**{name: _value(value) for name, value in about["settings"].items()})
+    newer = {} if chosen is None else dataclasses.asdict(chosen)
+    settings = TrackerSettings(**{name: _value(value) for name, value in {**newer, **about["settings"]}.items()})
     c, d = settings.num_classes, settings.dim
     rows, frame_rows = about["rows"]
     if "members" in about:  # an earlier release had the vehicles in here, and their counts further on

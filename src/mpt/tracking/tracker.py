@@ -245,9 +245,14 @@ class Tracker:
         return states.to_bytes(self.state)
 
     @classmethod
-    def from_bytes(cls, data: bytes | bytearray | memoryview) -> "Tracker":
-        """The tracker, resumed where `to_bytes` was called."""
-        state = states.from_bytes(data)
+    def from_bytes(cls, data: bytes | bytearray | memoryview, settings: TrackerSettings | None = None) -> "Tracker":
+        """The tracker, resumed where `to_bytes` was called.
+
+        Args:
+            data: what it gave.
+            settings: what an earlier release did not write is as here; None: by default.
+        """
+        state = states.from_bytes(data, settings)
         state.settings.check_method()
         tracker = cls(state.settings)
         tracker.state = state

@@ -8,17 +8,28 @@ it in every round, without a deposit.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from mpt.core import ClassStatistics, Reconstruction, StatisticsError
-from mpt.core.validation import check_finite
+from mpt.core.validation import Ints, check_finite
 from mpt.tracking.answers import Snapshot
 from mpt.tracking.roster import UNHEARD, Roster
 from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.state import TrackerState
 
+_NOBODY: Mapping[str, Ints] = {}
 
-def last_trusted(state: TrackerState, roster: Roster, unasked: Collection[str] = ()) -> dict[str, Snapshot]:
-    """By holder that is there and does not count, or was not asked, the last snapshot that its answer is in."""
-    found = {v: last_snapshot(state, v) for v in (*roster.having(*UNHEARD), *unasked)}
+
+def last_trusted(state: TrackerState, roster: Roster, unasked: Mapping[str, Ints] = _NOBODY) -> dict[str, Snapshot]:
+    """By holder that is there and does not count, or was not asked, the last snapshot that its answer is in.
+
+    In a round that asked some only, many hold most of what was reported. Of those who were not asked only the holders
+    of a watched class in the whole fleet are kept.
+    """
+    watched = list(state.watch.classes)
+    needed = state.settings.release * state.coverage.totals[watched] if unasked and watched else np.zeros(0)
+    holding = [v for v, mine in unasked.items() if np.any((mine[watched] > 0) & (mine[watched] >= needed))]
+    found = {v: last_snapshot(state, v) for v in (*roster.having(*UNHEARD), *holding)}
     return {v: snapshot for v, snapshot in found.items() if snapshot is not None and v in snapshot.holders}
 
 

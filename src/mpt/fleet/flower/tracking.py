@@ -25,11 +25,11 @@ from mpt.fleet.orders import take_orders
 from mpt.fleet.patience import Patience
 from mpt.fleet.policy import RoundPolicy
 from mpt.fleet.reference_models import ReferenceModels, models_in
-from mpt.fleet.sampling import drawn
 from mpt.fleet.store import TRACKER, Store, refuse_if_ahead
 from mpt.methods import find_training
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import UNHEARD, Decision, check_id, line, titled
+from mpt.tracking.sampling import asked_in
 from mpt.tracking.state import TrackerState
 from mpt.tracking.tracker import More, Outcome, Tracker
 
@@ -80,9 +80,7 @@ def ask_statistics(
     online = {node: info for node, info in gone.open(transport.nodes()).items() if node not in banned}
     model, policy = arrays_of(arrays), RoundPolicy(deadline=deadline, report_share=share)
     number = tracker.begin(round).round
-    members = {known.nodes.get(v, v) for v in tracker.roster.having(*_THERE)}
-    seed, least = tracker.settings.seed, policy.min_vehicles
-    sample = drawn({*online, *members}, share, least=least, seed=seed, purpose="report", round=number)
+    sample = _sample(tracker, known, online, policy, number)
     online = {node: info for node, info in online.items() if node in sample}
     ask = known.question(tracker, model, online, round)
     spoken = [_Heard(tracker, online, gone, {} if waiting is None else waiting)]
@@ -117,6 +115,16 @@ def ask_statistics(
     said = (*(f"node {titled(d.vehicle, d.name)}: {d.why}" for d in wrong), *result.problems)
     tracker.note(said)
     return replace(result, problems=said, decisions=(*wrong, *result.decisions))
+
+
+def _sample(
+    tracker: Tracker, known: ReferenceModels, online: Collection[str], policy: RoundPolicy, round: int
+) -> set[str]:
+    """The nodes that are asked in a round: all, or the share of the policy."""
+    there = {known.nodes.get(v, v) for v in tracker.roster.having(*_THERE)} | set(online)
+    gone = {known.nodes.get(v, v) for v in tracker.roster.having("departed")} - there
+    seed, least = tracker.settings.seed, policy.min_vehicles
+    return asked_in(there, gone, policy.report_share, seed=seed, round=round, least=least)
 
 
 @dataclass
