@@ -353,8 +353,8 @@ class Living:
         return NearestClassMean(prototypes, covariance, cov_ridge=self.plan.cov_ridge)
 
     def _statistics(self, features: Features, vehicles: Sequence[int]) -> ClassStatistics | None:
-        """Everybody's, without a tracker."""
-        request = StatisticsRequest(0, self.dataset.num_classes)
+        """Everybody's, without a tracker; the same classes are left out of the covariance as there."""
+        request = StatisticsRequest(0, self.dataset.num_classes, watched=self.leader.state.watch.classes)
         features.embed_vehicles(vehicles)
         parts = [request.read(request.answer(features.vehicle(v), self._ground.labels[v])) for v in vehicles]
         return ClassStatistics.merge(parts) if parts else None
