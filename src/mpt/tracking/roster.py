@@ -186,19 +186,20 @@ def advance(
         check_id(vehicle)
     members, decisions = dict(roster.members), list[Decision]()
     verdict = _verdict(roster, grace, waiting)
+    passed_over = set[str]() if asked is None else members.keys() - set(asked)
     for vehicle in sorted({*(v for v, m in members.items() if m.state != "banned"), *answered, *leaving}):
         before = members.get(vehicle)
         if before is not None and before.state == "banned":
             continue
         if vehicle in answered:
             now, changes = _answered(before, round, waiting)
-        elif before is None or (asked is not None and vehicle not in asked and vehicle not in leaving):
+        elif before is None or (vehicle in passed_over and vehicle not in leaving):
             continue
         elif before.state == "departed":
             members[vehicle] = replace(before, missed=before.missed + 1)
             continue
         else:
-            now, changes = _unheard(vehicle, before, round, verdict, absent)
+            now, changes = (before, []) if vehicle in passed_over else _unheard(vehicle, before, round, verdict, absent)
         if vehicle in leaving:
             now = replace(now, state="departed", since=round, why="")
             changes = [*(c for c in changes if vehicle in answered), ("departed", "it said that it leaves")]
