@@ -140,3 +140,9 @@ def test_on_a_terminal_of_80_columns_it_is_a_bar(monkeypatch):
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).replace("\r", "\n").splitlines()
     assert any(re.match(r"round 3, 2 vehicles .* 75% ", one) for one in shown)
     assert max(map(len, shown)) <= 80
+
+
+def test_mpt_scenarios_lists_those_that_come_with_it():
+    done = CliRunner().invoke(app, ["scenarios"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert all(name in done.stdout for name in (*shipped_scenarios(), "FILE.toml"))

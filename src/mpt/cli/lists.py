@@ -25,6 +25,19 @@ def add_to(app: typer.Typer) -> None:
     """Add a command for each extension point."""
     for name, (_, _, about) in POINTS.items():
         app.command(name, help=f"List the {name}: {about}.")(_command(name))
+    app.command("scenarios", help="List the scenarios: who is there when, and who holds what.")(_scenarios)
+
+
+def _scenarios() -> None:
+    """Those that come with the package; `mpt run --scenario` takes the path of one of your own too."""
+    from mpt.scenario import find_scenario, shipped_scenarios
+
+    table = Table(Column("scenario", no_wrap=True), "rounds", "what happens", box=None)
+    for name in shipped_scenarios():
+        one = find_scenario(name)
+        table.add_row(name, str(one.rounds), one.about)
+    table.add_row("FILE.toml", "", "your own")
+    show(table)
 
 
 def _command(name: str) -> Callable[[], None]:
