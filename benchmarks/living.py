@@ -2,7 +2,7 @@
 
     python benchmarks/living.py run DATA OUT [--scenarios poisson sessions] [--seeds 0 1 2] [--jobs 6] [--sessions CSV]
                                      [--server most_references=1 most_references=4 most_watched=2]
-    python benchmarks/living.py show CELLS ...
+    python benchmarks/living.py show CELLS ... [--only METHOD ...]
 
 DATA has cifar10, as Parquet files or as `real_images.py pack` writes it; CSV has the sessions. OUT gets a folder a
 cell, as `mpt run --scenario --out` writes it. `show` prints the tables of finished cells, which are folders or tar
@@ -29,6 +29,7 @@ HERE = Path(__file__).with_name("scenarios")
 METHODS = (
     *("mpt", "mpt-lite", "mpt-x", "mpt:blend", "frozen", "remaining-mean", "icarl", "ccvr", "oracle-train", "live"),
 )
+HEAD = "method           F1 over pairs   with a deposit   first 5 rounds   other classes   kB a round"
 FIRST = 5
 """Rounds after a vehicle vanished."""
 
@@ -140,35 +141,44 @@ def show(args: argparse.Namespace) -> None:
         by_scenario = defaultdict(list)
         for folder in sorted(found):
             by_scenario[folder.name.rpartition("-")[0]].append(folder)
+        if args.only:
+            print(f"{'scenario':26s} {HEAD}")
         for scenario, cells in by_scenario.items():
-            table(scenario, cells)
+            for method in args.only or ():
+                print(f"{scenario:26s} {method:15s} {figures(method, cells)}")
+            if not args.only:
+                table(scenario, cells)
 
 
 def table(scenario: str, cells: list[Path]) -> None:
     """Print one."""
     lines = [{line["method"]: line for line in read(folder, "summary")} for folder in cells]
-    early = [first_rounds(folder) for folder in cells]
     seeds = ", ".join(folder.name.rpartition("-")[2] for folder in cells)
     pairs = sum(int(next(iter(one.values()))["pairs"]) for one in lines)
     print(f"\n{scenario}: seeds {seeds}, {pairs} pairs (class, round) in which the class is absent\n")
-    print("method           F1 over pairs   with a deposit   first 5 rounds   other classes   kB a round")
+    print(HEAD)
     for method in lines[0]:
-        mine = [one[method] for one in lines]
-        first = [statistics.mean(one[method]) for one in early if one.get(method)]
-        spread = statistics.stdev(float(one["f1"]) for one in mine) if len(mine) > 1 else 0.0
-        sent = [float(one["bytes_up"]) for one in mine if one["bytes_up"]]
-        print(
-            f"{method:15s} {_mean(mine, 'f1'):>8s} ± {spread:.3f} {_mean(mine, 'f1_with_deposit'):>16s} "
-            f"{statistics.mean(first) if first else float('nan'):16.3f} {_mean(mine, 'others_f1'):>15s} "
-            f"{statistics.mean(sent) / 1000 if sent else 0:12.0f}"
-        )
-
+        print(f"{method:15s} {figures(method, cells)}")
     print("\nvehicles that answered   pairs     mpt   mpt:blend   mpt-x   oracle-train   mpt-x / oracle-train")
     for lot, mine in sorted(by_answers(cells).items(), key=lambda item: int(item[0].split()[0])):
         f1 = {name: statistics.mean(values) for name, values in mine.items()}
         some = "".join(f"{f1.get(name, float('nan')):{width}.3f}" for name, width in
                        (("mpt", 8), ("mpt:blend", 12), ("mpt-x", 8), ("oracle-train", 15)))  # fmt: skip
         print(f"{lot:22s} {len(mine['mpt']):7d} {some} {f1['mpt-x'] / f1['oracle-train']:22.3f}")
+
+
+def figures(method: str, cells: list[Path]) -> str:
+    """A method's line, means over cells."""
+    mine = [line for folder in cells for line in read(folder, "summary") if line["method"] == method]
+    early = [first_rounds(folder) for folder in cells]
+    first = [statistics.mean(one[method]) for one in early if one.get(method)]
+    spread = statistics.stdev(float(one["f1"]) for one in mine) if len(mine) > 1 else 0.0
+    sent = [float(one["bytes_up"]) for one in mine if one["bytes_up"]]
+    return (
+        f"{_mean(mine, 'f1'):>8s} ± {spread:.3f} {_mean(mine, 'f1_with_deposit'):>16s} "
+        f"{statistics.mean(first) if first else float('nan'):16.3f} {_mean(mine, 'others_f1'):>15s} "
+        f"{statistics.mean(sent) / 1000 if sent else 0:12.0f}"
+    )
 
 
 def _mean(lines: list[dict[str, str]], column: str) -> str:
@@ -194,6 +204,7 @@ def main() -> None:
     running.add_argument("--epochs", type=int, default=5)
     running.add_argument("--server", nargs="+", help="settings of the server, one at a time: grace=10")
     showing.add_argument("cells", type=Path, nargs="+")
+    showing.add_argument("--only", nargs="+", help="methods, in one table")
     args = parser.parse_args()
     (run if args.command == "run" else show)(args)
 
