@@ -155,7 +155,9 @@ def table(scenario: str, cells: list[Path]) -> None:
     lines = [{line["method"]: line for line in read(folder, "summary")} for folder in cells]
     seeds = ", ".join(folder.name.rpartition("-")[2] for folder in cells)
     pairs = sum(int(next(iter(one.values()))["pairs"]) for one in lines)
-    print(f"\n{scenario}: seeds {seeds}, {pairs} pairs (class, round) in which the class is absent\n")
+    here = statistics.mean(int(line["here"]) for folder in cells for line in read(folder, "rounds"))
+    absent = f"{pairs} pairs (class, round) in which the class is absent"
+    print(f"\n{scenario}: seeds {seeds}, {absent}, {here:.1f} vehicles there\n")
     print(HEAD)
     for method in lines[0]:
         print(f"{method:15s} {figures(method, cells)}")

@@ -6,7 +6,8 @@ Each fleet draws its vehicles, classes, samples, feature dimension and a small R
 Units are dead from the start, die or come alive later, are constant, are copies of others, are a million times larger
 or smaller, or fire on one vehicle alone. One vehicle holds most of one class and leaves after two to four rounds, with
 or without a goodbye. Messages are those of `mpt.fleet`, float32 and float16 included. Every fleet must deposit the
-class in the round of its departure and reconstruct it in every round after that, with a finite prototype. Of fleets
+class in the round of its departure and reconstruct it in every round after that, with a finite prototype, unless as
+many samples stay as other classes have, and carry it. Of fleets
 without huge or tiny units none may be longer than ten times the longest feature vector of any sample so far: there only
 rounding could make it so. (Where units differ by a million, one that comes alive changes the spread by that, and the
 predicted residual with it: Eq. (3)'s ridge is the same for all directions.) What fails is printed and counted; the exit
@@ -115,7 +116,7 @@ def failure(seed: int, method: str) -> str | None:
     size = fleet.drawn
     rare, units = size["classes"] - 1, len(fleet.network[1])
     tracker = Tracker(num_classes=size["classes"], dim=units, method=method, grace=1, watch=(rare,))
-    longest, even = 0.0, not fleet.fates & {"huge", "tiny"}
+    longest, even, carried = 0.0, not fleet.fates & {"huge", "tiny"}, False
     for number in range(1, LAST + 1):
         longest = max(longest, *(float(np.linalg.norm(fleet.features(v, number), axis=1).max()) for v in fleet.inputs))
         here = [v for v in fleet.inputs if v != "v0" or number <= size["leaves_after"]]
@@ -128,8 +129,11 @@ def failure(seed: int, method: str) -> str | None:
         outcome = tracker.close(answers, leaving)
         wrong = [str(d) for d in outcome.decisions if d.what == "refused" or (d.what == "lost" and rare in d.classes)]
         wrong += [p for p in outcome.problems if "remembered" not in p]
+        one, stay = tracker.state.tracked.get(rare), int(outcome.statistics.counts[rare])
+        carried |= one is not None and tracker.settings.carries(stay, one.samples)
+        carried |= any(d.what in ("carried", "recovered") and rare in d.classes for d in outcome.decisions)
         made, length = outcome.reconstructions.get(rare), float(np.linalg.norm(outcome.prototypes[rare]))
-        if number > size["leaves_after"] and made is None:
+        if number > size["leaves_after"] and made is None and not carried:
             wrong.append(f"round {number}: not reconstructed")
         if number >= 2 and not np.isfinite(length):
             wrong.append(f"round {number}: the prototype is not finite")

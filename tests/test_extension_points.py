@@ -179,7 +179,7 @@ def test_the_page_on_things_of_ones_own_says_what_works(tmp_path, monkeypatch):
     """Its code in one file, and its first command, at a scale of seconds."""
     text = (ROOT / "docs" / "how-to" / "extend.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 7
+    assert len(blocks) == 9
     method = FILES["method.py"].replace("class Shifted", "class Mine").replace("by=0.0", "lam=0.0, by=0.0")
     (tmp_path / "mine.py").write_text("\n".join([*blocks, method]))
     monkeypatch.chdir(tmp_path)

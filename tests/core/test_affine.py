@@ -8,7 +8,7 @@ import pytest
 import mpt
 from mpt.core.affine import DEFAULT_WIDTH, affine_map, corrected_mean, map_ridge, nearness, residual_noise, trust
 from mpt.core.equations import regularize, ridge_floor
-from mpt.core.health import disagreement, expected_error, left_out_errors, verdict, whiten
+from mpt.core.health import Gap, disagreement, expected_error, left_out_errors, verdict, whiten
 
 from .worlds import make_world
 
@@ -73,7 +73,8 @@ def test_where_nothing_moves_the_map_is_the_identity():
     rec = tracked(WORLD.features, 0)
     np.testing.assert_allclose(rec.prototype, WORLD.features[WORLD.labels == RARE].mean(axis=0), atol=1e-10)
     assert rec.expected_error < 1e-8
-    assert rec.verdict == "good"
+    assert rec.verdict == "unconfirmed"
+    assert tracked(WORLD.features, 5).verdict == "good"
 
 
 def test_the_ridge_grows_with_the_dimension_and_falls_with_the_samples():
@@ -322,10 +323,23 @@ def test_health_by_hand():
     assert expected_error(0.0, 1.0, 4, 0.25, np.full(4, 3.0)) == pytest.approx(2 * np.sqrt(7.5))
     assert expected_error(1.0, 4.0, 4, 0.25, np.zeros(9), 3.0) == 6.0
     assert expected_error(0.0, 1.0, 0, 0.25, np.zeros(16), 0.75) == 4.0
-    assert [verdict(e, 4.0) for e in (1.7, 3.0, 3.5)] == ["good", "degraded", "lost"]
-    assert verdict(0.0, 0.0) == "lost"
+    sure = Gap(0.5, 1.0)
+    assert [verdict(e, 4.0, sure) for e in (1.7, 3.0, 3.5)] == ["good", "degraded", "lost"]
+    assert verdict(3.5, 4.0, sure, lost=np.inf) == "degraded"
+    assert verdict(0.0, 0.0, sure) == "lost"
     factor = np.linalg.cholesky(np.array([[4.0, 0.0], [0.0, 9.0]]))
     np.testing.assert_allclose(whiten(np.array([2.0, 3.0]), factor), [1, 1])
+
+
+def test_what_would_be_good_needs_samples_that_confirm_it():
+    """No sample, samples further off than expected, or so few that a lie of .45 of the margin does not show."""
+    assert verdict(1.0, 4.0) == "unconfirmed"
+    assert verdict(1.0, 4.0, Gap(1.1, 1.0)) == "unconfirmed"
+    assert verdict(1.0, 4.0, Gap(0.5, 2 * (0.45 * 4) ** 2)) == "good"
+    assert verdict(1.0, 4.0, Gap(0.5, 2.1 * (0.45 * 4) ** 2)) == "unconfirmed"
+    assert verdict(3.0, 4.0) == "degraded"
+    for error in (1.0, 3.0, 3.9):
+        assert verdict(error, 4.0, Gap(2.6, 1.0)) == "disputed"
 
 
 def test_reference_classes_left_out_are_reconstructed_as_departed_ones():
@@ -349,11 +363,12 @@ def test_without_samples_mpt_expects_what_it_gets_wrong_on_reference_classes():
     rec = mpt.reconstruct(mpt.deposit(WORLD.stats(), RARE), now)
     within, beyond = left_out_errors(WORLD.stats().means[REFERENCE], now.means[REFERENCE], 0.1, rec.growth)
     inverse = np.linalg.inv(regularize(now.covariance(), 0.1))
-    squared = [e @ inverse @ e for e in np.concatenate([within, beyond])]
-    assert rec.expected_error == pytest.approx(np.sqrt(np.mean(squared)))
-    assert rec.verdict in ("good", "degraded", "lost")
+    squared = [times**2 * np.mean([e @ inverse @ e for e in part]) for times, part in ((1.6, within), (0.75, beyond))]
+    assert rec.expected_error == pytest.approx(np.sqrt(sum(squared)))
+    assert rec.verdict in ("unconfirmed", "degraded")
     lite = mpt.reconstruct(mpt.deposit(WORLD.stats(), RARE), now, variant="lite")
     assert lite.expected_error > 0
+    assert lite.verdict is None
 
 
 def test_however_many_samples_what_mpt_misses_within_the_span_stays():
@@ -365,7 +380,7 @@ def test_however_many_samples_what_mpt_misses_within_the_span_stays():
     inverse = np.linalg.inv(regularize(many.covariance(), 0.1))
     rec = mpt.reconstruct(mpt.deposit(WORLD.stats(), RARE), many)
     assert rec.alpha > 0.99
-    assert rec.expected_error == pytest.approx(np.sqrt(np.mean([e @ inverse @ e for e in within]) / 2), rel=0.01)
+    assert rec.expected_error == pytest.approx(1.6 * np.sqrt(np.mean([e @ inverse @ e for e in within])), rel=0.01)
 
 
 @pytest.mark.parametrize("variant", ["mpt", "lite"])

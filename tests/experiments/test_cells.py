@@ -60,7 +60,8 @@ def test_a_key_changes_with_everything_that_determines_the_numbers(tmp_path, mon
         {"events": "leave 0 after 1"}, {"slow_every": 3}, {"partition": "vehicle", "vehicles": None, "remaining": 0.02},
         {"loss": "fedlc"}, {"loss": "fedlc(tau=1.0)"}, {"methods": "frozen,mpt(ridge=0.2)"},
         {"momentum": 0.5}, {"weight_decay": 0.0}, {"local_steps": 3}, {"prox": 0.1}, {"schedule": "cosine"},
-        {"server": "adam"}, {"server": "momentum", "server_lr": 0.5}, {"server": "momentum", "server_momentum": 0.5},
+        {"server": "adam"}, {"aggregation": "median"}, {"attack": "shift@0"}, {"gate": "on"},
+        {"server": "momentum", "server_lr": 0.5}, {"server": "momentum", "server_momentum": 0.5},
         {"first_seed": 1}, {"freeze": True}, {"weights": str(weights)}, {"methods": f"frozen,{mine}:MyMethod"},
     ]  # fmt: skip
     keys = [cell().key, *(cell(**change).key for change in others)]

@@ -78,8 +78,8 @@ def test_row_3_finite_weights_that_nobody_can_use(dataset, vehicles, poison, siz
     assert len(next(again.rounds(4)).outcome.answered) == 4
 
 
-def test_row_3_a_model_that_nobody_can_report_on_is_given_up_and_its_author_kept_apart(dataset, vehicles, tmp_path):
-    """Where a poisoned update passes the check by itself, the round is done again from the model before."""
+def poisoned(vehicles):
+    """Nodes of which the villain sends a weight of 1e8 from round 2 on, and nobody can use a model with such a one."""
 
     def attack(ask, reply):
         return huge(reply, 1e8) if ask.kind == "train" else reply
@@ -92,10 +92,28 @@ def test_row_3_a_model_that_nobody_can_report_on_is_given_up_and_its_author_kept
 
         return answer
 
-    said, nodes = [], {f"node {v.name}": breaks(v) for v in vehicles}
+    nodes = {f"node {v.name}": breaks(v) for v in vehicles}
     poisons, reports = hostile(vehicles[VILLAIN], attack, range(2, 99)), nodes[f"node {VILLAIN}"]
     nodes[f"node {VILLAIN}"] = lambda ask: (poisons if ask.kind == "train" else reports)(ask)
-    running = server(dataset, nodes, log=said.extend, store=FileStore(tmp_path))
+    return nodes
+
+
+def test_row_3_a_poisoned_update_counts_for_next_to_nothing_and_is_named(dataset, vehicles):
+    said = []
+    running = server(dataset, poisoned(vehicles), log=said.extend)
+    done = list(running.rounds(3))
+    assert [f.updated for f in done] == [4, 4, 4]
+    assert np.abs(done[-1].model["backbone.layers.0.weight"]).max() < 10
+    (clipped,) = [d for d in said if d.what == "clipped" and d.vehicle == str(VILLAIN)]
+    assert clipped.round == 2
+    assert clipped.why == "train: 0.0% of its update counts, by weight and length"
+    assert not [d for d in said if d.what in ("rejected", "quarantined")]
+
+
+def test_row_3_a_model_that_nobody_can_report_on_is_given_up_and_its_author_kept_apart(dataset, vehicles, tmp_path):
+    """Where updates are averaged as they are, the round is done again from the model before."""
+    said, policy = [], RoundPolicy(timeout=0.2, max_attempts=2, aggregation="average")
+    running = server(dataset, poisoned(vehicles), log=said.extend, store=FileStore(tmp_path), policy=policy)
     done = list(running.rounds(3))
     assert [f.updated for f in done] == [4, 3, 3]
     (rejected,) = [d for d in said if d.what == "rejected"]

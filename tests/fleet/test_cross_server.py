@@ -270,10 +270,10 @@ def test_without_cross_nothing_is_kept(dataset, local_data):
     list(running.rounds(3))
     assert running.models.kept == {}
     assert all(not v.memory for v in vehicles)
-    assert sorted(running.checkpoint()) == ["key", "model", "nodes", "scores", "tracker"]
+    assert sorted(running.checkpoint()) == ["key", "model", "nodes", "scores", "tracker", "updates"]
 
 
 def test_the_checkpoint_has_the_reference_models_once(dataset, local_data):
     running = server(dataset, everybody(new_vehicles(dataset, local_data)))
     list(running.rounds(4))
-    assert sorted(running.checkpoint()) == ["key", "model", "model of round 2", "nodes", "scores", "tracker"]
+    assert sorted(running.checkpoint()) == ["key", "model", "model of round 2", "nodes", "scores", "tracker", "updates"]

@@ -93,6 +93,7 @@ def test_before_it_has_departed_and_by_number(tmp_path):
         "approved",
         "suspected",
         "deposited",
+        "verdict",
         "departed",
         "held-out",
     ]

@@ -7,6 +7,7 @@ import pytest
 
 import mpt
 from mpt.core.cross import StaticPart
+from mpt.core.health import VERDICTS
 from mpt.federation.rounds import Exchange
 from mpt.methods import find_method
 from mpt.protocol.cross_request import CrossRequest
@@ -46,7 +47,7 @@ def test_it_is_the_cores_reconstruction_to_float16():
     np.testing.assert_allclose(outcome, rec.prototype, atol=0.01)
     assert now.notes["alpha"] == pytest.approx(rec.alpha, abs=0.02)
     assert now.notes["expected_error"] == pytest.approx(rec.expected_error, rel=0.3)
-    assert now.notes["verdict"] == ("good", "degraded", "lost").index(rec.verdict)
+    assert now.notes["verdict"] == VERDICTS.index(rec.verdict)
     assert now.notes["remaining"] == 6
 
 

@@ -118,6 +118,9 @@ def test_every_setting_reaches_the_plan():
         "server": "adam",
         "server_lr": 0.02,
         "server_momentum": 0.8,
+        "aggregation": "krum(hostile=2)",
+        "attack": ("shift@3", "zero@4"),
+        "gate": "on",
     }
     unset = {field.name for field in dataclasses.fields(FederationSettings)} - set(changed)
     assert unset == {"partition"}
@@ -164,6 +167,8 @@ def test_a_setting_stands_once():
             "report_share",
             "evaluate_every",
             "validation",
+            "aggregation",
+            "gate",
         ),
     }
     for name in set(same) - {"backbone", "seed", "events", "method"}:

@@ -66,9 +66,20 @@ def test_row_1_in_the_first_round_a_report_with_an_origin_of_its_own(variant):
     assert "b" not in server.roster.members
 
 
-def test_row_4_what_was_claimed_can_be_undone():
-    """One claims most of three classes and leaves: deposits are made, and each can be dropped."""
+def test_row_4_what_is_claimed_and_others_carry_is_not_deposited():
+    """One claims most of three classes and leaves: the others have as much of them as of any other class."""
     fleet, server = played(grace=0)
+    fleet.add("x", {0: 5000, 1: 5000, 3: 5000})
+    for _ in range(5):
+        server.close(fleet.answers(server.request()))
+    assert set(server.request().watched) & {0, 1, 3}
+    server.close(fleet.answers(server.request()), leaving=["x"])
+    assert (server.held_out, server.state.tracked) == ((), {})
+
+
+def test_row_4_what_was_claimed_can_be_undone():
+    """Without the gate deposits are made, and each can be dropped."""
+    fleet, server = played(grace=0, gate=False)
     fleet.add("x", {0: 5000, 1: 5000, 3: 5000})
     for _ in range(5):
         server.close(fleet.answers(server.request()))

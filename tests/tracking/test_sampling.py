@@ -1,4 +1,4 @@
-"""Rounds that ask some vehicles only, against a second account of who is there and what there is."""
+"""Rounds that ask some vehicles only, against a second account of who is there and what there is; without the gate."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -123,7 +123,7 @@ class Account:
 def played(story, *, resume=False):
     """The server, its outcome, the account and the fleet after every round; where it resumes, the server from bytes."""
     fleet = Fleet({v: dict(enumerate(held)) for v, held in story.holdings.items()}, story.dim, story.num_classes)
-    server = Tracker(num_classes=story.num_classes, dim=story.dim, **story.settings)
+    server = Tracker(num_classes=story.num_classes, dim=story.dim, gate=False, **story.settings)
     held, account = dict(story.holdings), Account(story.grace)
     for number, (asked, does, leaving, changed) in enumerate(story.rounds, 1):
         for v, counts in changed.items():
@@ -305,7 +305,7 @@ def test_a_class_is_lost_when_those_vanish_who_carried_it():
 
 def test_a_class_that_is_carried_is_not_lost():
     """By what was reported last, 9 of 30 samples stay; by what is known of all vehicles, 9 of 39."""
-    fleet, server = Fleet({"a": {0: 9, RARE: 30}, "b": {0: 9, 1: 9, RARE: 9}}), tracker(grace=0)
+    fleet, server = Fleet({"a": {0: 9, RARE: 30}, "b": {0: 9, 1: 9, RARE: 9}}), tracker(grace=0, gate=False)
     sampled(fleet, server, ("ab", "ab"), ("ab", "ab"))
     server.close({**fleet.answers(server.request(), "a"), "b": NOTHING_TO_READ})
     outcome = server.close(fleet.answers(server.request(), "b"))

@@ -17,6 +17,8 @@ POINTS = {
     "readouts": ("mpt.federation.readouts", "READOUTS", "what recognises classes by prototypes"),
     "datasets": ("mpt.data", "DATASETS", "what is learned from"),
     "backbones": ("mpt.learning.backbones", "BACKBONES", "from images to features"),
+    "aggregations": ("mpt.learning.aggregation", "AGGREGATIONS", "how updates become one model"),
+    "attacks": ("mpt.federation.attacks", "ATTACKS", "what a hostile vehicle does; mpt run --attack NAME@VEHICLE"),
 }
 """Where each extension point is, and what is listed."""
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from mpt.core.departure import Deposit
 from mpt.core.equations import barycentric_weights, residual, ridge_floor
-from mpt.core.health import disagreement, expected_error, nearest, verdict, whiten, whitening
+from mpt.core.health import Gap, disagreement, expected_error, nearest, verdict, whiten, whitening
 from mpt.core.reconstruction import Reconstruction, reconstruct
 from mpt.core.statistics import ClassStatistics
 from mpt.core.transport import transport
@@ -26,8 +26,8 @@ from mpt.core.validation import Floats, read_only
 _CARRIED = 0.5
 """How long the error of a departed class's reconstruction is against that of a reference class that is left out.
 
-The latter is made from one reference class less, and is of a class that training moves on purpose. The ratio of squares
-was .04 to 1 on tuning classes of CIFAR-10 and on digits, mostly .1 to .4; that of frozen prototypes was .6 to 2.7.
+The latter is made from one reference class less, and is of a class that training moves on purpose, so it is longer. A
+half was chosen by hand on tuning classes.
 """
 
 
@@ -82,7 +82,9 @@ def blend(deposit: Deposit, stats: ClassStatistics) -> Reconstruction:
     gap = whiten(measured - predicted, factor)
     alpha = weight(gap, noise, rec.samples, faded.error / d)
     prototype = rec.in_span + alpha * measured + (1 - alpha) * predicted
-    error = expected_error(alpha, noise, rec.samples, _error(missed, faded.share) / d, gap)
+    prior = _error(missed, faded.share)
+    error = expected_error(alpha, noise, rec.samples, prior / d, gap)
+    off = Gap(float(np.sum(gap**2)), prior + d * noise / rec.samples, deposit.apart) if rec.samples else None
     judged = len(now) > 1
     return replace(
         rec,
@@ -93,7 +95,8 @@ def blend(deposit: Deposit, stats: ClassStatistics) -> Reconstruction:
         noise=noise,
         growth=growth,
         expected_error=error if judged else None,
-        verdict=verdict(error, nearest(prototype, now, factor)) if judged else None,
+        verdict=verdict(error, nearest(prototype, now, factor), *([off] if off else [])) if judged else None,
+        contradiction=off.ratio if judged and off is not None else None,
     )
 
 

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import overload
 
@@ -17,17 +17,21 @@ from mpt.core.equations import (
     outside,
     outside_trace,
     residual,
+    ridge_floor,
     span_basis,
 )
 from mpt.core.errors import StatisticsError
+from mpt.core.health import Gap, whiten, whitened_noise
 from mpt.core.rounding import regular_factor, rounding_level, span_tilt
 from mpt.core.statistics import ClassStatistics
 from mpt.core.validation import Floats, Ints
 from mpt.core.value import Value
 from mpt.core.wire import Reader, WireType, Writer
 
+_TOO_NEAR = 0.25
+"""Times what chance explains, squared; of a class of which a quarter stays it is .75."""
 _KIND = b"D"
-_COVARIANCE, _OUTSIDE, _ANCHOR = 1, 2, 4
+_COVARIANCE, _OUTSIDE, _ANCHOR, _SHARED = 1, 2, 4, 8
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -51,6 +55,8 @@ class Deposit(Value):
         spread_outside: False where `spread` had to be taken from whole features, for want of a span and a scatter.
         anchor: (d,), the departing class's mean under the reference model of cross-moment tracking, where that is an
             earlier model than the departure's; None: `prototype` is it.
+        apart: whether the prototype is of other samples than those that stay, where some have left; else these cannot
+            confirm it.
     """
 
     departed: int
@@ -65,6 +71,7 @@ class Deposit(Value):
     spread: float
     spread_outside: bool = True
     anchor: Floats | None = None
+    apart: bool = True
 
     def __post_init__(self) -> None:
         classes = check.as_counts(self.classes, "classes")
@@ -93,6 +100,7 @@ class Deposit(Value):
             "spread": check.as_ridge(self.spread, "spread"),
             "spread_outside": bool(self.spread_outside),
             "anchor": None if self.anchor is None else check.as_floats(self.anchor, "anchor", (d,)),
+            "apart": bool(self.apart),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -116,7 +124,7 @@ class Deposit(Value):
     def to_bytes(self, dtype: WireType = "float64") -> bytes:
         """The deposit as bytes for `from_bytes`: no pickle, the covariance packed; lossless as float64."""
         flags = _COVARIANCE * (self.covariance is not None) | _OUTSIDE * self.spread_outside
-        flags |= _ANCHOR * (self.anchor is not None)
+        flags |= _ANCHOR * (self.anchor is not None) | _SHARED * (not self.apart)
         writer = Writer(_KIND, flags, dtype)
         writer.numbers("3I", self.departed, len(self.classes), len(self.prototype))
         writer.numbers("3d", self.ridge, self.cov_ridge, self.spread)
@@ -132,7 +140,7 @@ class Deposit(Value):
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> "Deposit":
         """What `to_bytes` was called on; truncated, altered or foreign bytes raise `StatisticsError`."""
-        reader = Reader(data, _KIND, _COVARIANCE | _OUTSIDE | _ANCHOR)
+        reader = Reader(data, _KIND, _COVARIANCE | _OUTSIDE | _ANCHOR | _SHARED)
         departed, k, d = reader.numbers("3I")
         ridge, cov_ridge, spread = reader.numbers("3d")
         made = cls(
@@ -148,6 +156,7 @@ class Deposit(Value):
             reference=reader.reals(k, d),
             covariance=reader.symmetric(d) if reader.flags & _COVARIANCE else None,
             anchor=reader.reals(d) if reader.flags & _ANCHOR else None,
+            apart=not reader.flags & _SHARED,
         )
         reader.finish()
         return made
@@ -237,7 +246,7 @@ def deposit(
 
     def one(c: int) -> Deposit:
         weights = barycentric_weights(means[c], reference, ridge)
-        return Deposit(
+        made = Deposit(
             departed=c,
             classes=classes,
             weights=weights,
@@ -251,6 +260,7 @@ def deposit(
             spread_outside=spread_outside,
             anchor=None if cross is None else cross.earlier_means[c],
         )
+        return replace(made, apart=False) if staying.counts[c] < before.counts[c] and _too_near(made, staying) else made
 
     deposits = tuple(one(c) for c in leaving)
     return deposits if check.is_several(departed) else deposits[0]
@@ -302,6 +312,30 @@ def require_watched(departed: int, stats: ClassStatistics, name: str) -> None:
             f"{name}: does not watch departed class {departed} (watched: {stats.watched}); "
             f"make the statistics with watched=[{departed}, ...]"
         )
+
+
+def _too_near(stored: Deposit, staying: ClassStatistics) -> bool:
+    """Whether the samples that stay lie where chance would not put them, had the prototype not been made of them."""
+    try:
+        gap = against_samples(stored, staying)
+    except StatisticsError:
+        return False
+    return gap is not None and gap.ratio < _TOO_NEAR
+
+
+def against_samples(stored: Deposit, staying: ClassStatistics) -> Gap | None:
+    """How far a deposit is off the samples that stay, in the round that it is of, and what chance explains, whitened.
+
+    They are part of what it was made from, so the less of it they are the more they tell. None where there are none,
+    or no covariance.
+    """
+    samples = int(staying.counts[stored.departed])
+    if not samples or stored.covariance is None or not stored.covariance.any():
+        return None
+    factor, d = stored.covariance_factor, len(stored.prototype)
+    off = whiten(staying.means[stored.departed] - stored.prototype, factor)
+    noise = whitened_noise(factor, ridge_floor(stored.covariance, stored.cov_ridge))
+    return Gap(float(np.sum(off**2)), d * noise / samples)
 
 
 def out_of_span_spread(stats: ClassStatistics, classes: Ints, basis: Floats) -> tuple[float, bool]:

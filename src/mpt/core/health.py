@@ -1,7 +1,8 @@
 """How far a reconstruction can be trusted, said without labels: an expected error and a verdict.
 
 Reference classes are there every round, so what a rule gets wrong when it reconstructs one of them from the others is
-known. Beside it stands how far the remaining samples disagree with what was predicted.
+known. Beside it stands how far the remaining samples disagree with the forecast, which is made without them: each is
+somebody else's word, and they judge one another.
 """
 
 from typing import Literal, NamedTuple, get_args
@@ -14,7 +15,7 @@ from mpt.core.linalg import dot
 from mpt.core.rounding import regular_factor
 from mpt.core.validation import Floats
 
-Verdict = Literal["good", "degraded", "lost"]
+Verdict = Literal["good", "degraded", "lost", "unconfirmed", "disputed"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 SURE = 10.0
@@ -23,12 +24,36 @@ SURE = 10.0
 _DEGRADED, _LOST = 0.45, 0.85
 """Of the distance to the nearest other prototype; `docs/explanation/mpt-x.md` has the F1 at these."""
 
+DISPUTED = 2.5
+"""Times what both expect: from here on |remaining samples - forecast|^2 is a contradiction, Eq. (X11)."""
+
+
+class Gap(NamedTuple):
+    """|m - p|^2, whitened: how far the remaining samples are from the forecast; and what is expected of that.
+
+    `apart` is whether the forecast is of other samples than these; else they say nothing of it.
+    """
+
+    square: float
+    expected: float
+    apart: bool = True
+
+    @property
+    def ratio(self) -> float:
+        """One over the other; honest fleets were below 2.5 in all of 1,500 reconstructions."""
+        return self.square / self.expected if self.expected > 0 else 0.0
+
 
 class Health(NamedTuple):
-    """What is to be expected of a reconstruction: `expected_error`, Eq. (X8), and `verdict`, Eq. (X9)."""
+    """What is to be expected of a reconstruction: `expected_error`, Eq. (X8), and `verdict`, Eq. (X9) and (X11).
+
+    `verdict` is None in MPT-lite, whose error says too little of F1. `contradiction` is the `ratio` of its `Gap`; None
+    where no sample remains.
+    """
 
     expected_error: float
-    verdict: Verdict
+    verdict: Verdict | None
+    contradiction: float | None = None
 
 
 def whiten(rows: Floats, factor: Floats) -> Floats:
@@ -77,11 +102,39 @@ def expected_error(
     return float(np.sqrt(len(gap) * (unmeasured + alpha**2 * noise / samples + (1 - alpha) ** 2 * predicted)))
 
 
-def verdict(error: float, margin: float) -> Verdict:
-    """Eq. (X9): "good" up to .45 of the distance to the nearest other prototype, "lost" beyond .85 of it, or at 0."""
-    if margin <= 0 or error > _LOST * margin:
+def verdict(error: float, margin: float, *gaps: Gap, lost: float = _LOST) -> Verdict:
+    r"""Eq. (X9) and (X11), from an error, the distance to the nearest other prototype, and the remaining samples.
+
+    By the error "good" up to .45 of that distance, "lost" beyond `lost` of it, or at 0, "degraded" between. "disputed"
+    where the samples contradict the forecast: one of them is wrong, and which cannot be told. What would be good is
+    "unconfirmed" where they do not confirm it: there are none (no gap), they lie further off than expected, they are so
+    few that a lie of .45 of the distance would not show, or the forecast is of these very samples.
+    """
+    if any(gap.ratio > DISPUTED for gap in gaps):
+        return "disputed"
+    if margin <= 0 or error > lost * margin:
         return "lost"
-    return "good" if error <= _DEGRADED * margin else "degraded"
+    if error > _DEGRADED * margin:
+        return "degraded"
+    seen = 2 * (_DEGRADED * margin) ** 2
+    confirmed = all(gap.apart and gap.ratio <= 1 and gap.expected <= seen for gap in gaps)
+    return "good" if gaps and confirmed else "unconfirmed"
+
+
+def between_classes(off: Floats, forecast: Floats, others: Floats, factor: Floats) -> tuple[float, int]:
+    """|x|^2 of a deviation (d,) from a forecast (d,), whitened, in the directions to the `others` (K, d); and how many.
+
+    A forecast that is wrong is wrong in these, where classes are told apart; in all others few samples tell nothing.
+    """
+    basis = span_basis(whiten(others - forecast, factor))
+    along = dot(basis.T, whiten(off, factor))
+    return float(np.sum(along**2)), basis.shape[1]
+
+
+def whitened_noise(factor: Floats, floor: float) -> float:
+    """tr(S~^-1 S) / d of S~ = S + floor I = L L^T: the variance of a sample per whitened dimension."""
+    inverse = scipy.linalg.lapack.dtrtri(factor, lower=1)[0]
+    return max(1 - floor * float(np.sum(inverse**2)) / len(factor), 0.0)
 
 
 def nearest(prototype: Floats, others: Floats, factor: Floats) -> float:

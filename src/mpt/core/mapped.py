@@ -9,12 +9,24 @@ from mpt.core.cross import CrossStatistics
 from mpt.core.departure import Deposit
 from mpt.core.equations import ridge_floor
 from mpt.core.errors import StatisticsError
-from mpt.core.health import Health, expected_error, nearest, verdict, whiten, whitening
+from mpt.core.health import (
+    Gap,
+    Health,
+    between_classes,
+    expected_error,
+    nearest,
+    verdict,
+    whiten,
+    whitened_noise,
+    whitening,
+)
 from mpt.core.statistics import ClassStatistics
 from mpt.core.validation import Floats, Ints, as_int, read_only
 
 _TYPICAL = 0.5
 """Of the expected error: how far departed classes mostly were, by which the verdict goes."""
+_CHANCE = 1.5
+"""Times the variance of a mean: few directions vary more, and samples that stay are no draw of those that left."""
 
 
 class Mapped(NamedTuple):
@@ -85,8 +97,36 @@ def mapped(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics, pro
     alpha = trust(gap, noise, samples, prior)
     error = expected_error(alpha, noise, samples, prior, gap)
     margin = nearest(predicted + alpha * (measured - predicted), prototypes, factor)
-    health = Health(error, verdict(_TYPICAL * error, margin)) if len(classes) > 1 else None
+    gaps = tuple[Gap, ...]()
+    if samples:
+        moved = Gap(float(np.sum(gap**2)), d * (prior + noise / samples), deposit.apart)
+        gaps = moved, _standing(deposit, means[deposit.departed] - predicted, predicted, prototypes, factor, floor,
+                                samples, d * prior)  # fmt: skip
+    health = None
+    if len(classes) > 1:
+        contradiction = max((one.ratio for one in gaps), default=None)
+        health = Health(error, verdict(_TYPICAL * error, margin, *gaps), contradiction)
     return Mapped(predicted, measured, alpha, noise, samples, health)
+
+
+def _standing(
+    deposit: Deposit,
+    off: Floats,
+    predicted: Floats,
+    prototypes: Floats,
+    factor: Floats,
+    floor: float,
+    samples: int,
+    prior: float,
+) -> Gap:
+    """How far the remaining samples' own mean is from the forecast, `off` (d,), in the directions between classes.
+
+    Their corrected mean, Eq. (X4), says how these samples have moved: it judges the map and today's reports, not the
+    prototype that the departed vehicle left. Where they stand does.
+    """
+    square, k = between_classes(off, predicted, prototypes, factor)
+    spread = whitened_noise(factor, floor)
+    return Gap(square, _CHANCE * k * spread / samples + prior, deposit.apart)
 
 
 def _usable(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics) -> Ints:

@@ -1,7 +1,7 @@
 """The departed class's prototype in the current feature space: Eq. (4), from a deposit and this round's statistics."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -20,13 +20,29 @@ from mpt.core.equations import (
     span_basis,
 )
 from mpt.core.errors import StatisticsError
-from mpt.core.health import Health, Verdict, expected_error, left_out_errors, nearest, verdict, whiten, whitening
+from mpt.core.health import (
+    DISPUTED,
+    Gap,
+    Health,
+    Verdict,
+    expected_error,
+    left_out_errors,
+    nearest,
+    verdict,
+    whiten,
+    whitened_noise,
+    whitening,
+)
+from mpt.core.influence import HOLDERS, redescending
 from mpt.core.linalg import ROUNDING, dot
 from mpt.core.mapped import mapped
 from mpt.core.statistics import ClassStatistics
 from mpt.core.transport import transport
 from mpt.core.validation import Floats, Ints, read_only
 from mpt.core.value import Value
+
+_OFF, _OFF_LITE = (1.6, 0.75), (1.8, 1.2)
+"""How far a departed class is off at most, of what reference classes left out are: within their span, and outside."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +64,11 @@ class Reconstruction(Value):
         weights: (K,), their weights; solved again where reference classes have disappeared.
         expected_error: a Mahalanobis distance within which the true prototype is to be expected, Eq. (X8); in MPT-lite,
             which has no covariance, in units of the spread outside the reference span. None with one reference class.
-        verdict: "good", "degraded" or "lost", Eq. (X9): that error against the nearest other prototype.
+        verdict: "good", "degraded" or, in "cross", "lost", Eq. (X9): that error against the nearest other prototype;
+            "unconfirmed" where it would be good and no sample confirms it, "disputed" where they contradict the
+            forecast, Eq. (X11). None in MPT-lite, and with one reference class.
+        contradiction: how many times what is expected the remaining samples are off the forecast, squared; None where
+            there are none, or one reference class.
 
     In the variant "cross" the map predicts, and the remaining samples measure, the whole prototype. To keep Eq. (4),
     `predicted` and `measured` are what they have beyond `in_span`: predicted is map(mu) - in_span, measured the
@@ -69,6 +89,7 @@ class Reconstruction(Value):
     weights: Floats
     expected_error: float | None = None
     verdict: Verdict | None = None
+    contradiction: float | None = None
 
     def __repr__(self) -> str:
         return (
@@ -235,10 +256,9 @@ def _reconstruct(
     growth = float(np.linalg.norm(predicted)) / stored if stored else 1.0
     prototype = assemble(in_span, measured, predicted, alpha)
     if cross is None:
-        gap = measured - predicted
-        health = _health(
-            deposit, stats, classes, prototype, gap, alpha=alpha, noise=noise, samples=samples, growth=growth
-        )
+        known = {"alpha": alpha, "noise": noise, "growth": growth}
+        parts = in_span, measured, predicted
+        health = _health(deposit, stats, classes, prototype, parts, variant=variant, samples=samples, **known)
     return Reconstruction(
         departed=deposit.departed,
         prototype=read_only(prototype),
@@ -253,7 +273,27 @@ def _reconstruct(
         weights=read_only(weights),
         expected_error=None if health is None else health.expected_error,
         verdict=None if health is None else health.verdict,
+        contradiction=None if health is None else health.contradiction,
     )
+
+
+def witnessed(made: Reconstruction, witnesses: int) -> Reconstruction:
+    """The reconstruction, with samples that contradict the forecast bounded where few vehicles vouch for them.
+
+    Eq. (7) and (X6) trust samples the more the further they lie from the forecast. Where three vehicles or more have
+    such samples, each was bounded by the others, and they are believed. Of one or two the breakdown point is 0: their
+    samples count up to where they begin to contradict, from 1.5 times that distance on not at all, Eq. (G4).
+
+    Args:
+        made: a reconstruction.
+        witnesses: how many vehicles have remaining samples.
+    """
+    if witnesses >= HOLDERS or made.contradiction is None or made.contradiction <= DISPUTED:
+        return made
+    kept = float(redescending(np.sqrt(made.contradiction / DISPUTED)))
+    alpha = kept * made.alpha
+    prototype = assemble(made.in_span, made.measured, made.predicted, alpha)
+    return replace(made, prototype=read_only(prototype), alpha=alpha)
 
 
 def _health(
@@ -261,29 +301,44 @@ def _health(
     stats: ClassStatistics,
     classes: Ints,
     prototype: Floats,
-    gap: Floats,
+    parts: tuple[Floats, Floats, Floats],
     *,
+    variant: str,
     alpha: float,
     noise: float,
     samples: int,
     growth: float,
 ) -> Health | None:
-    """What is to be expected of MPT's reconstruction: from the reference classes left out, and from `gap`.
+    """What is to be expected of MPT's reconstruction, `parts` of which are in-span, measured and predicted.
 
-    Squared errors of classes left out count half: they are reconstructed from one reference class less.
+    From the reference classes left out: a departed class is off within the reference span by up to 1.6 times what they
+    are, and outside of it by up to .75 times, in MPT-lite 1.8 and 1.2 (`docs/explanation/mpt-x.md`). However large the
+    error, F1 was seldom lost, so that is no verdict; MPT-lite's, which knows no covariance, has none.
     """
     if len(classes) < 2:
         return None
-    now, d = stats.means_of(classes), len(prototype)
+    now, (in_span, measured, predicted) = stats.means_of(classes), parts
     missed = left_out_errors(deposit.reference[np.isin(deposit.classes, classes)], now, deposit.ridge, growth)
+    times = _OFF if variant == "mpt" else _OFF_LITE
     if stats.scatter is not None:
         covariance = stats.shared_covariance
         factor, known = whitening(covariance, deposit.cov_ridge), bool(covariance.any())
+        spread = whitened_noise(factor, ridge_floor(covariance, deposit.cov_ridge)) if known else 0.0
     else:
-        factor, known = np.eye(d) * (np.sqrt(noise) if noise > 0 else 1.0), noise > 0
-    within, beyond = (float(np.mean(whiten(errors, factor) ** 2)) / 2 for errors in missed)
-    error = expected_error(alpha, float(known), samples, beyond, whiten(gap, factor), within)
-    return Health(error, verdict(error, nearest(prototype, now, factor)))
+        factor = np.eye(len(prototype)) * (np.sqrt(noise) if noise > 0 else 1.0)
+        spread = float(noise > 0)
+    within, beyond = (
+        t**2 * float(np.mean(whiten(errors, factor) ** 2)) for t, errors in zip(times, missed, strict=True)
+    )
+    error = expected_error(alpha, spread, samples, beyond, whiten(measured - predicted, factor), within)
+    gap = None
+    if samples:
+        off = whiten(stats.means[deposit.departed] - in_span - predicted, factor)
+        gap = Gap(float(np.sum(off**2)), len(off) * (within + beyond + spread / samples), deposit.apart)
+    if variant != "mpt":
+        return Health(error, None)
+    judged = verdict(error, nearest(prototype, now, factor), *([gap] if gap else []), lost=np.inf)
+    return Health(error, judged, None if gap is None else gap.ratio)
 
 
 def _check_fits(deposit: Deposit, stats: ClassStatistics) -> None:

@@ -33,6 +33,9 @@ _LATER: dict[str, Any] = {
     "first_seed": 0,
     "weights": None,
     "freeze": False,
+    "aggregation": None,
+    "attack": (),
+    "gate": "auto",
 }
 """Settings that came later: a cell in which one is as it was before has the key that it had before."""
 

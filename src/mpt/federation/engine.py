@@ -15,9 +15,10 @@ from mpt.data import Dataset, Split
 from mpt.federation.background import Background, precisely
 from mpt.federation.features import Features
 from mpt.federation.grouped import Groups, chunks, group
+from mpt.federation.hostile import Hostile
 from mpt.federation.jobs import Job, Trainer, participants, train_plain, work_of
 from mpt.federation.measurement import Anchors, Measurement
-from mpt.federation.partition import Partition, PartitionRequest, make_partition
+from mpt.federation.partition import Partition, PartitionRequest, holders, make_partition
 from mpt.federation.plan import Plan
 from mpt.federation.presence import PlannedPresence
 from mpt.federation.readouts import find_readouts
@@ -26,6 +27,7 @@ from mpt.federation.state import FederationState, Handle, JobKey, Model, NewMode
 from mpt.federation.trainers import fast_trainer
 from mpt.federation.view import ServerView, views
 from mpt.learning import Classifier, Loss, Samples, build, embed, numpy_generator
+from mpt.learning.aggregation import find_aggregation
 from mpt.learning.cpu_inference import CpuEmbedder
 from mpt.learning.cuda_graphs import draws_nothing
 from mpt.learning.losses import find_loss
@@ -161,6 +163,8 @@ class Federation:
         self.labels = {v: dataset.train.labels[held] for v, held in self.partition.indices.items()}
         check_vehicles(plan.event_list, self.labels, self.partition.owner)
         self.presence = PlannedPresence(plan, tuple(self.labels), self.partition.owner)
+        self.hostile = Hostile.of(self.presence, self.labels, dataset.num_classes)
+        find_aggregation(plan.rule)
         read = dict.fromkeys(method.training for method in self.methods)
         self.trainings = (*(t for t in TRAININGS if t in read), *(t for t in read if t not in TRAININGS))
         self.losses: dict[str, Loss] = {t: find_loss(find_training(t).loss or plan.loss) for t in self.trainings}
@@ -274,10 +278,12 @@ class Federation:
                 continue
             key = self._key(state, training)
             samples = self.without_rare if key.held_out else self.vehicles
-            chosen = {v: samples[v] for v in key.who}
-            start = state.models[training]
-            settings = self.plan.training_in(number)
-            jobs[key] = Job(start.tensors, chosen, settings, self.plan.seed, number, key.loss, start.moments)
+            chosen = {v: self.hostile.samples(samples[v], training, number, v) for v in key.who}
+            start, settings = state.models[training], self.plan.training_in(number)
+            lies = self.hostile.updates(training, number, key.who)
+            holding = holders(self.labels, key.who) if number > 1 else frozenset()
+            about = (self.plan.seed, number, key.loss, start.moments, self.plan.rule, lies, holding, start.medians)
+            jobs[key] = Job(start.tensors, chosen, settings, *about)
         return jobs
 
     def made(self, jobs: Mapping[JobKey, Job], trained: Iterable[dict[str, Tensor]]) -> NewModels:
@@ -285,7 +291,7 @@ class Federation:
         made = {}
         for (key, job), mean in zip(jobs.items(), trained, strict=True):
             new = stepped(job.start, mean, job.moments, self._parameters, self.plan.serving)
-            made[key] = Model(Handle(job.round, next(self._numbers)), *new)
+            made[key] = Model(Handle(job.round, next(self._numbers)), *new, job.noted.doubted, job.noted.medians)
         return made
 
     def trained(self, state: FederationState, trained: NewModels) -> FederationState:
@@ -350,7 +356,8 @@ class Federation:
         features = {m.handle: self._features(m) for m in models.values()}
         self._begun.clear()
         current = {t: features[models[t].handle] for t in self.trainings}
-        return views(self.presence, number, current, {t: self._earlier[m.handle] for t, m in earlier.items()})
+        before = {t: self._earlier[m.handle] for t, m in earlier.items()}
+        return views(self.presence, number, current, before, self.hostile)
 
     def _features(self, model: Model) -> Features:
         """Those that are there already, or new ones."""

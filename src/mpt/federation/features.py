@@ -75,10 +75,12 @@ class Features:
 
     Attributes:
         seconds: that embedding took so far.
+        doubted: whether what was learned in the model's round is in doubt.
     """
 
     def __init__(self, federation: "Federation", model: Model) -> None:
         self.federation, self.model = federation, model
+        self.doubted = model.doubted
         self.seconds = 0.0
         self._vehicles: dict[int, Tensor] = {}
         self._arrays: dict[int, Floats] = {}

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from torch import Tensor
 
 from mpt.base.extensions import own_code
+from mpt.federation.attacks import Attack, AttackError, Scene, lies_about
 from mpt.learning import (
     Classifier,
     DivergedError,
@@ -14,11 +16,26 @@ from mpt.learning import (
     RunningAverage,
     Samples,
     TrainingSettings,
+    batchnorm_prefixes,
     cross_entropy,
     generator,
     numpy_generator,
     train,
 )
+from mpt.learning.aggregation import Medians, Updates, clipping, find_aggregation
+
+
+@dataclass
+class Noted:
+    """What merging the updates of a round has found out.
+
+    Attributes:
+        doubted: whether less than half of somebody's update has counted.
+        medians: by which the next round's are bounded.
+    """
+
+    doubted: bool = False
+    medians: Medians | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +50,11 @@ class Job:
         round: its number.
         loss: what vehicles minimise.
         moments: what the server's optimiser has kept with `start`; no trainer's business.
+        aggregation: the rule by which the updates become one model.
+        hostile: the vehicles whose update is a lie, with what they know.
+        holders: the vehicles that hold most of a class.
+        medians: of the round before, by which updates are bounded.
+        noted: takes what merging them finds out.
     """
 
     start: dict[str, Tensor]
@@ -42,6 +64,16 @@ class Job:
     round: int
     loss: Loss = cross_entropy
     moments: Mapping[str, Tensor] = field(default_factory=dict)
+    aggregation: str = "average"
+    hostile: Mapping[int, tuple[Attack, Scene]] = field(default_factory=dict)
+    holders: frozenset[int] = frozenset()
+    medians: Medians | None = None
+    noted: Noted = field(default_factory=Noted)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the updates are honest, and averaged as they are."""
+        return self.aggregation == "average" and not self.hostile
 
 
 Trainer = Callable[[Classifier, Sequence[Job]], list[dict[str, Tensor]]]
@@ -68,11 +100,73 @@ def train_plain(model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor
 
 
 def _train_job(model: Classifier, job: Job) -> dict[str, Tensor]:
-    running = RunningAverage(model)
+    running = merging(model, job)
     for vehicle, samples in sorted(job.vehicles.items()):
         if len(samples.labels):
-            running.add(train_vehicle(model, job, vehicle), len(samples.labels))
+            running.add(vehicle, train_vehicle(model, job, vehicle), len(samples.labels))
     return running.state()
+
+
+class Merging(Protocol):
+    """Takes a job's updates as they are made, and gives the new global model."""
+
+    def add(self, vehicle: int, state: Mapping[str, Tensor], samples: int) -> None:
+        """One vehicle's, which the caller may overwrite."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """What comes of them."""
+        ...
+
+
+def merging(model: Classifier, job: Job) -> Merging:
+    """For a job: a running average, or where that will not do, all updates at once."""
+    return _Averaged(RunningAverage(model)) if job.plain else _Held(job, batchnorm_prefixes(model))
+
+
+@dataclass
+class _Averaged:
+    """As they come."""
+
+    average: RunningAverage
+
+    def add(self, vehicle: int, state: Mapping[str, Tensor], samples: int) -> None:
+        self.average.add(state, samples)
+
+    def state(self) -> dict[str, Tensor]:
+        return self.average.state()
+
+
+@dataclass
+class _Held:
+    """All of them: lies may depend on the others, and so may rules. A lie that is no model is left out."""
+
+    job: Job
+    batchnorm: tuple[str, ...]
+    updates: dict[int, tuple[Mapping[str, Tensor], int]] = field(default_factory=dict)
+
+    def add(self, vehicle: int, state: Mapping[str, Tensor], samples: int) -> None:
+        self.updates[vehicle] = {name: tensor.clone() for name, tensor in state.items()}, samples
+
+    def state(self) -> dict[str, Tensor]:
+        job, sent = self.job, dict(sorted(self.updates.items()))
+        honest = {v: state for v, (state, _) in sent.items() if v not in job.hostile}
+        for vehicle, (attack, scene) in sorted(job.hostile.items()):
+            if vehicle in sent and lies_about(attack, "update"):
+                with own_code("attack", AttackError):
+                    sent[vehicle] = attack.update(job.start, *sent[vehicle], scene, honest)
+                if not all(bool(tensor.isfinite().all()) for tensor in sent[vehicle][0].values()):
+                    del sent[vehicle]
+        states, samples = [state for state, _ in sent.values()], [float(n) for _, n in sent.values()]
+        holders = frozenset(place for place, vehicle in enumerate(sent) if vehicle in job.holders)
+        updates = Updates(job.start, states, samples, self.batchnorm, holders)
+        if job.aggregation == "clipped":
+            bounded = clipping(updates, job.medians)
+            made = bounded.state()
+            job.noted.doubted, job.noted.medians = bounded.doubted, bounded.medians
+            return made
+        with own_code("aggregation", LearningError):
+            return find_aggregation(job.aggregation)(updates)
 
 
 def train_vehicle(model: Classifier, job: Job, vehicle: int) -> Mapping[str, Tensor]:

@@ -22,7 +22,7 @@ from mpt.federation.background import few_threads, precisely
 from mpt.federation.engine import Federation
 from mpt.federation.features import Features
 from mpt.federation.jobs import Job, participants
-from mpt.federation.partition import Partition
+from mpt.federation.partition import CONCENTRATED, Partition
 from mpt.federation.plan import Plan
 from mpt.federation.set_aside import SetAside, split
 from mpt.federation.state import Handle, Model
@@ -44,10 +44,7 @@ from mpt.tracking.tracker import More, Outcome, Tracker
 LEADER = "mpt"
 """The method of the tracker whose decisions the held-out training follows."""
 
-CONCENTRATED = 0.5
-"""A class has a holder where one vehicle has this share of its samples."""
-
-Kind = Literal["tracked", "oracle", "live", "head"]
+RowKind = Literal["tracked", "oracle", "live", "head"]
 
 
 class Row(NamedTuple):
@@ -61,7 +58,7 @@ class Row(NamedTuple):
 
     name: str
     training: str
-    kind: Kind
+    kind: RowKind
 
 
 @dataclass(frozen=True, eq=False)

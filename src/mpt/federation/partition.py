@@ -4,7 +4,7 @@ A partition of one's own is a function, `mine.py:by_city(cities=3)`, of a `Parti
 each vehicle's samples. One that is built in is a function here or in a file of its own, and a line in `PARTITIONS`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from mpt.base.errors import MptError
 from mpt.base.extensions import Builtin, Extensions, told
 from mpt.core.validation import Ints
+
+CONCENTRATED = 0.5
+"""A class has a holder where one vehicle has this share of its samples."""
 
 
 class PartitionError(MptError):
@@ -148,6 +151,14 @@ def concentrate(request: PartitionRequest) -> Partition:
         raise PartitionError(f"rare: class {rare} has no samples")
     indices = {v: np.sort(np.concatenate(parts)).astype(np.int64) for v, parts in held.items()}
     return Partition(indices, owner, rare, left_behind)
+
+
+def holders(labels: Mapping[int, Ints], who: Collection[int]) -> frozenset[int]:
+    """Those of some vehicles, each with its labels (n,), who hold half of a class or more, as reports tell a server."""
+    classes = 1 + max((int(mine.max()) for mine in labels.values() if len(mine)), default=0)
+    counts = np.array([np.bincount(labels[v], minlength=classes) for v in who])
+    holding = (counts >= CONCENTRATED * counts.sum(axis=0)) & (counts > 0)
+    return frozenset(v for v, mine in zip(who, holding.any(axis=1), strict=True) if mine)
 
 
 PARTITIONS: Extensions[Callable[[PartitionRequest], Partition | Mapping[int, Any]]] = Extensions(

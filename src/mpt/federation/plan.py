@@ -68,6 +68,20 @@ class FederationSettings:
     server: str = like(ServerSettings, "server")
     server_lr: float | None = like(ServerSettings, "server_lr")
     server_momentum: float = like(ServerSettings, "server_momentum")
+    aggregation: str | None = setting(
+        None,
+        "how updates become one model: as in `mpt aggregations`, or path.py:function; default: average, with a gate "
+        "clipped",
+        fits=bool,
+    )
+    attack: tuple[str, ...] = setting(
+        (), "vehicles that lie, such as shift@3: as in `mpt attacks`, or path.py:Class, with @ and the vehicle"
+    )
+    gate: Literal["auto", "on", "off"] = setting(
+        "auto",
+        "whether no vehicle can move much: on, off, auto (on with an attack)",
+        choices=("auto", "on", "off"),
+    )
     loss: str = setting("cross-entropy", "what vehicles minimise: as in `mpt losses`, or path.py:function")
     readout: tuple[str, ...] = setting(
         DEFAULT_READOUT, "where a method gives a prototype: as in `mpt readouts`, or path.py:Class"
@@ -96,6 +110,16 @@ class FederationSettings:
         for name in ("vehicles", "remaining", "dirichlet") if self.partition == "vehicle" else ():
             if getattr(self, name) != default_of(FederationSettings, name):
                 raise PlanError(f"{name}: {getattr(self, name)}, should be left out with partition vehicle")
+
+    @property
+    def gated(self) -> bool:
+        """Whether the influence of every vehicle is bounded."""
+        return self.gate == "on" or (self.gate == "auto" and bool(self.attack))
+
+    @property
+    def rule(self) -> str:
+        """`aggregation` as it was resolved."""
+        return self.aggregation or ("clipped" if self.gated else "average")
 
     @cached_property
     def event_list(self) -> tuple[Event, ...]:

@@ -1,20 +1,22 @@
 """One round after training: what vehicles can answer, what the server may ask, and what it costs."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 
 from mpt.core import ClassStatistics, CrossStatistics, StatisticsError
 from mpt.core.cross import StaticPart
+from mpt.core.equations import span_basis
 from mpt.core.validation import Floats
+from mpt.federation.gated import BenchGate
 from mpt.methods.method import Cost
 from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.local import Local
 from mpt.protocol.messages import pack, unpack
 from mpt.protocol.parts import Asked, Part
 from mpt.protocol.request import StatisticsRequest
+from mpt.tracking.merging import Summed
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +47,13 @@ class Exchange:
     Attributes:
         locals: what is on each present vehicle, by id.
         leaving: vehicles whose last round this is.
+        gate: through which answers go; None: all are taken as they are.
         spent: seconds that vehicles really took to answer, each question once.
     """
 
     locals: Mapping[int, Local]
     leaving: frozenset[int] = frozenset()
+    gate: BenchGate | None = None
     spent: float = 0.0
     _merged: dict[bytes, Merged] = field(default_factory=dict)
 
@@ -72,19 +76,22 @@ class Exchange:
         start = time.perf_counter()
         parsing, size, seconds = len(locals) * (start - begun), 0, 0.0
 
-        def arriving(vehicles: Iterable[int]) -> Iterator[ClassStatistics]:
+        def arriving() -> Iterator[tuple[int, ClassStatistics]]:
             nonlocal size, seconds
-            for vehicle in vehicles:
+            for vehicle in sorted(locals, key=lambda v: v in self.leaving):
                 begun = time.perf_counter()
                 answer = locals[vehicle].answer(received)
                 seconds += time.perf_counter() - begun
                 size += len(answer)
-                yield request.read(answer)
+                yield vehicle, request.read(answer)
 
-        stay = [v for v in locals if v not in self.leaving]
-        leave = [v for v in locals if v in self.leaving]
-        staying = ClassStatistics.merge(arriving(stay)) if stay else None
-        everybody = ClassStatistics.merge(chain([staying] if staying else [], arriving(leave)))
+        basis = None if request.span is None else span_basis(request.span)
+        taken = arriving() if self.gate is None else self.gate.statistics(arriving(), basis, request.unit)
+        stay, leave = Summed[ClassStatistics](), Summed[ClassStatistics]()
+        for vehicle, report in taken:
+            (leave if vehicle in self.leaving else stay).add(report)
+        staying, gone = stay.total(), leave.total()
+        everybody = ClassStatistics.merge([one for one in (staying, gone) if one is not None])
         took = time.perf_counter() - start
         self.spent += seconds + start - begun
         return Merged(everybody, staying, size, seconds + parsing, took - seconds)
@@ -125,29 +132,30 @@ class Channel:
         question = pack(*asked.arrays.values()) if asked.arrays else b""
         received = replace(asked, arrays=dict(zip(asked.arrays, unpack(question), strict=True)) if question else {})
         sums = dict[str, Floats]()
-        for answer in self._asked(question, partial(part.made, received)):
+        for _, answer in self._asked(question, partial(part.made, received)):
             made = part.read(answer, asked.num_classes)
             sums = {name: sums[name] + made[name] for name in made} if sums else made
         return sums
 
     def cross(self, request: CrossRequest, known: Mapping[bytes, StaticPart]) -> Iterator[CrossStatistics]:
         """Everybody's cross moments, each as it arrives, completed from the static parts that the server has."""
-        question = request.to_bytes()
-        for answer in self._asked(question, lambda local: local.answer_cross(CrossRequest.from_bytes(question))):
-            yield request.read(answer, known)
+        question, gate = request.to_bytes(), self.exchange.gate
+        asked = self._asked(question, lambda local: local.answer_cross(CrossRequest.from_bytes(question)))
+        reports = ((vehicle, request.read(answer, known)) for vehicle, answer in asked)
+        yield from (report for _, report in reports) if gate is None else gate.cross(reports)
 
-    def _asked(self, question: bytes, answer: Callable[[Local], bytes]) -> Iterator[bytes]:
+    def _asked(self, question: bytes, answer: Callable[[Local], bytes]) -> Iterator[tuple[int, bytes]]:
         """Everybody's answer to a question of the method's own; question and answers are charged."""
         locals = dict(sorted(self.exchange.locals.items()))
         self._charge(len(question) * len(locals), 0, 0.0)
-        for local in locals.values():
+        for vehicle, local in locals.items():
             start = time.perf_counter()
             made = answer(local)
             seconds = time.perf_counter() - start
             self.exchange.spent += seconds
             self.cost.bytes_up += len(made)
             self.cost.vehicle_seconds += seconds
-            yield made
+            yield vehicle, made
 
     def _charge(self, bytes_down: int, bytes_up: int, vehicle_seconds: float) -> None:
         self.cost.messages += 1

@@ -81,6 +81,8 @@ class MethodScorer:
                 states[method.name] = method.depart(context)
         outcome = self._outcome(method, context, seen, states)
         cost.server_seconds = time.perf_counter() - start - (seen.waited - waited) + channel.spared
+        if (gate := seen.exchange.gate) is not None:
+            context.note(clipped=len(gate.clipped), refused=len(gate.refused))
         distance = errors = None
         if isinstance(outcome, np.ndarray) and np.isfinite(outcome).all():
             distance, errors = float(seen.truth.distances(outcome[None])[0, 0]), seen.span_errors(outcome)

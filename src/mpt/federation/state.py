@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from mpt.federation.measurement import Anchors
+from mpt.learning.aggregation import Medians
 from mpt.learning.losses import Loss
 
 
@@ -30,11 +31,15 @@ class Model:
         handle: what it is known by.
         tensors: its state dict.
         moments: what the server's optimiser keeps with it.
+        doubted: whether less than half of somebody's update has counted in it.
+        medians: of the updates that it was made of.
     """
 
     handle: Handle
     tensors: dict[str, Tensor] = field(compare=False, repr=False)
     moments: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
+    doubted: bool = field(default=False, compare=False, repr=False)
+    medians: Medians | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mpt.federation.jobs import Job, Trainer, train_plain, train_vehicle
+from mpt.federation.jobs import Job, Trainer, merging, train_plain, train_vehicle
 from mpt.federation.plan import Precision
-from mpt.learning import Classifier, DivergedError, LearningError, RunningAverage, Samples, TrainingSettings, generator
+from mpt.learning import Classifier, DivergedError, LearningError, Samples, TrainingSettings, generator
 from mpt.learning.backbones.cnn3 import CNN3, GRID
 from mpt.learning.cuda_graphs import CudaGraphSteps, advance, draws_nothing
 from mpt.learning.losses import Loss, is_shifted, shift_of
@@ -97,14 +97,14 @@ def train_side_by_side(model: Classifier, jobs: Sequence[Job]) -> list[dict[str,
     """`train_channels_last` with several vehicles at once, where the model draws no random numbers."""
     work = _taking_part(jobs)
     models = [channels_last(copy.deepcopy(model)) for _ in range(at_once(len(work)))]
-    averages = [RunningAverage(model) for _ in jobs]
+    averages = [merging(model, job) for job in jobs]
 
     def update(mine: Classifier, who: _Vehicle) -> dict[str, Tensor]:
         return {name: tensor.clone() for name, tensor in train_vehicle(mine, jobs[who.job], who.vehicle).items()}
 
     with isolated(0):
         for who, state in zip(work, side_by_side(update, models, work), strict=True):
-            averages[who.job].add(state, len(who.samples.labels))
+            averages[who.job].add(who.vehicle, state, len(who.samples.labels))
     return [_like(average.state(), model) for average in averages]
 
 
@@ -176,10 +176,32 @@ class TritonTrainer:
         parameters, running = (torch.cat([part[i] for part in parts]) for i in (0, 1))
         steps = np.concatenate([part[2] for part in parts])
         owner = np.array([vehicle.job for vehicle in work])
-        return [
-            self._average(layout, job, work, np.flatnonzero(owner == j), parameters, running, steps)
-            for j, job in enumerate(jobs)
-        ]
+        made = []
+        for j, job in enumerate(jobs):
+            merged = self._average if job.plain else self._merged
+            made.append(merged(layout, model, job, work, np.flatnonzero(owner == j), parameters, running, steps))
+        return made
+
+    @staticmethod
+    def _merged(
+        layout: Layout,
+        model: Classifier,
+        job: Job,
+        work: Sequence[_Vehicle],
+        places: Any,
+        parameters: Tensor,
+        running: Tensor,
+        steps: Any,
+    ) -> dict[str, Tensor]:
+        """Vehicle by vehicle, as other trainers do it."""
+        made = merging(model, job)
+        for place in places.tolist():
+            state = layout.unpack(parameters[place], running[place], job.start)
+            for name in state:
+                if name.endswith("num_batches_tracked"):
+                    state[name] = job.start[name] + int(steps[place])
+            made.add(work[place].vehicle, state, len(work[place].samples.labels))
+        return made.state()
 
     def _train(
         self, stack: Any, work: Sequence[_Vehicle], jobs: Sequence[Job], packed: Any, model: Classifier
@@ -225,6 +247,7 @@ class TritonTrainer:
     @staticmethod
     def _average(
         layout: Layout,
+        model: Classifier,
         job: Job,
         work: Sequence[_Vehicle],
         places: Any,
@@ -277,12 +300,12 @@ class CudaGraphTrainer:
         if self._lanes and replace(self._lanes[0].settings, lr=1.0) != replace(jobs[0].settings, lr=1.0):
             self._lanes.clear()
         work = _taking_part(jobs)
-        averages = [RunningAverage(model) for _ in jobs]
+        averages = [merging(model, job) for job in jobs]
         while work:
             some = list(zip(self._portion(model, jobs[0].settings, len(work)), work, strict=False))
             advance([(lane, self._steps(lane, jobs[w.job], w)) for lane, w in some])
             for lane, w in some:
-                averages[w.job].add(lane.model.state_dict(), len(w.samples.labels))
+                averages[w.job].add(w.vehicle, lane.model.state_dict(), len(w.samples.labels))
             work = work[len(some) :]
         return [{name: tensor.contiguous() for name, tensor in running.state().items()} for running in averages]
 

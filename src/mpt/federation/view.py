@@ -1,6 +1,6 @@
 """What the server can see of a model in one round, and who scores it besides."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -10,6 +10,8 @@ from mpt.core import ClassStatistics, NearestClassMean
 from mpt.core.equations import outside, span_basis
 from mpt.core.validation import Floats
 from mpt.federation.features import Embedding
+from mpt.federation.gated import BenchGate
+from mpt.federation.hostile import Hostile
 from mpt.federation.measurement import Anchor, Drift, Step
 from mpt.federation.plan import Plan
 from mpt.federation.presence import PlannedPresence
@@ -19,15 +21,26 @@ from mpt.learning import numpy_generator
 from mpt.methods import Cost, RoundContext
 from mpt.methods.method import Readout
 from mpt.protocol.local import Local
+from mpt.protocol.request import StatisticsRequest
+
+Presented = Callable[[int, Local], Local]
+"""From a vehicle and what is on it to how it presents itself."""
 
 
 class _Locals(Mapping[int, Local]):
     """What is on each present vehicle, embedded when first looked at."""
 
-    def __init__(self, features: Embedding, before: Embedding | None, here: tuple[int, ...]) -> None:
-        self.features, self.before, self.here = features, before, here
+    def __init__(
+        self, features: Embedding, before: Embedding | None, here: tuple[int, ...], presented: Presented | None = None
+    ) -> None:
+        self.features, self.before, self.here, self.presented = features, before, here, presented
 
     def __getitem__(self, vehicle: int) -> Local:
+        honest = self.honest(vehicle)
+        return honest if self.presented is None else self.presented(vehicle, honest)
+
+    def honest(self, vehicle: int) -> Local:
+        """A vehicle as it is."""
         return self.features.local(vehicle, self.here, partial(self._earlier, vehicle), self.before)
 
     def __iter__(self) -> Iterator[int]:
@@ -56,11 +69,29 @@ class ServerView:
         leaving: tuple[int, ...],
         held_out: tuple[int, ...],
         owner: int,
+        *,
+        gone: bool = False,
+        hostile: "Callable[[int, Local, ServerView], Local] | None" = None,
     ) -> None:
         self.plan, self.number, self.features = plan, number, features
         self.here, self.held_out, self.owner = here, held_out, owner
-        self.exchange = Exchange(_Locals(features, before, here), frozenset(leaving))
+        presented: Presented | None = None
+        if hostile is not None:
+            lying = hostile
+
+            def presented(vehicle: int, local: Local) -> Local:
+                return lying(vehicle, local, self)
+
+        self._locals = _Locals(features, before, here, presented)
+        gate = BenchGate((plan.rare,) if gone else (), plan.cov_ridge) if plan.gated else None
+        self.exchange = Exchange(self._locals, frozenset(leaving), gate)
         self._fitted: dict[str, Readout] = {}
+
+    def honest(self, liars: Collection[int]) -> dict[int, ClassStatistics]:
+        """What the vehicles that do not lie report, with the scatter."""
+        request = StatisticsRequest(self.number, len(self.features.head[1]), watched=(self.plan.rare,))
+        there = [v for v in self.here if v not in liars]
+        return {v: request.read(self._locals.honest(v).answer(request)) for v in there}
 
     @cached_property
     def stats(self) -> ClassStatistics:
@@ -183,11 +214,17 @@ class ServerView:
             rng=numpy_generator(self.plan.seed, "method", self.number),
             held_out=self.held_out,
             cost=channel.cost,
+            doubted=bool(getattr(self.features, "doubted", False)),
+            witnesses=lambda: None if self.exchange.gate is None else self.exchange.gate.holders.get(self.plan.rare),
         )
 
 
 def views(
-    presence: PlannedPresence, number: int, features: Mapping[str, Embedding], before: Mapping[str, Embedding]
+    presence: PlannedPresence,
+    number: int,
+    features: Mapping[str, Embedding],
+    before: Mapping[str, Embedding],
+    hostile: Hostile | None = None,
 ) -> dict[str, ServerView]:
     """What the server sees of each training, given the features under its model and under the departure-time one.
 
@@ -201,6 +238,24 @@ def views(
         if key not in seen:
             held_out = (presence.plan.rare,) if presence.holds_out(training, number) else ()
             then = before.get(training)
-            seen[key] = ServerView(presence.plan, number, mine, then, here, leaving, held_out, presence.owner)
+            lying = None
+            if hostile is not None and hostile.attacks:
+                lying = partial(_presented, hostile, training, number)
+            seen[key] = ServerView(
+                presence.plan,
+                number,
+                mine,
+                then,
+                here,
+                leaving,
+                held_out,
+                presence.owner,
+                gone=presence.gone(training, number),
+                hostile=lying,
+            )
         result[training] = seen[key]
     return result
+
+
+def _presented(hostile: Hostile, training: str, number: int, vehicle: int, local: Local, view: ServerView) -> Local:
+    return hostile.local(local, training, number, vehicle, lambda: view.honest(hostile.attacks))

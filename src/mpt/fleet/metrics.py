@@ -62,6 +62,11 @@ def _vehicles(status: Status) -> list[str]:
             [({"vehicle": v.vehicle, "state": s}, int(v.state == s)) for v in status.vehicles for s in STATES],
         ),
         _gauge("vehicle_since_round", "Round in which a vehicle came into its state.", each(lambda v: v.since)),
+        _gauge(
+            "vehicle_clipped",
+            "Whether not all of a vehicle's last answer counted.",
+            each(lambda v: int(v.clipped)),
+        ),
         _gauge("vehicle_seen_round", "Last round in which a vehicle answered.", each(lambda v: v.seen)),
     ]
 

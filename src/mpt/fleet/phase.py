@@ -10,7 +10,8 @@ from mpt.fleet.exchange import Ask, Failure, Kind, Reply, nbytes
 from mpt.fleet.judge import unusable
 from mpt.fleet.patience import Patience
 from mpt.fleet.vehicle import arrays, tensors
-from mpt.learning import RunningAverage
+from mpt.learning import batchnorm_prefixes
+from mpt.learning.aggregation import gathering
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import Decision, check_id, line, titled
 
@@ -33,6 +34,7 @@ class Phase:
         late: by node, likewise: it can be reached, and was not waited for.
         refused: by node, why its reply was not taken.
         problems: a sentence each.
+        doubted: whether less than half of somebody's update has counted.
     """
 
     def __init__(self, server: "Server", kind: Kind, number: int) -> None:
@@ -50,8 +52,11 @@ class Phase:
         self._taken = set[str]()
         self._reasons: Counter[str] = Counter()
         self._said = list[Decision]()
-        self._average = RunningAverage(server.architecture)
-        self._average.add(tensors(server.model), 0)
+        self.doubted = False
+        self._average = gathering(
+            server.policy.aggregation, batchnorm_prefixes(server.architecture), tensors(server.model), server.medians
+        )
+        self._holders = server.tracker.holders
 
     def needed(self, more: Collection[str] = ()) -> int:
         """How many replies the quorum is: of the nodes asked and `more`, less those that said goodbye instead.
@@ -175,13 +180,23 @@ class Phase:
         if not 0 < reply.samples < MOST_SAMPLES:
             raise FleetError(f"samples: {reply.samples}, should be from 1 to {MOST_SAMPLES - 1}")
         update = tensors(reply.model)
-        self._average.add(update, 0)
+        self._average.check(update)
         if why := unusable(self.server.architecture, reply.model):
             raise FleetError(f"model: {why}")
-        self._average.add(update, reply.samples)
+        self._average.add(reply.vehicle, update, reply.samples, reply.vehicle in self._holders)
         self.received += nbytes(reply.model)
         self.updated[reply.vehicle] = max(float(t.abs().max()) for t in update.values() if t.numel())
 
     def average(self) -> dict[str, Any]:
-        """FedAvg; who was faster changes it by float64 rounding alone."""
-        return arrays(self._average.state())
+        """The new global model; who was faster changes it by float64 rounding alone, but for the very first."""
+        made = arrays(self._average.state())
+        self.server.medians = self._average.medians
+        shares, before = self._average.shares, self.server.clipped
+        said = [
+            Decision(self.number, "clipped", v, (), f"train: {share:.1%} of its update counts, by weight and length")
+            for v, share in sorted(shares.items())
+            if v not in before
+        ]
+        self.server.clipped, self.doubted = frozenset(shares), self._average.doubted
+        self.server.log(said)
+        return made

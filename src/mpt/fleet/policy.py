@@ -32,6 +32,13 @@ class RoundPolicy:
     min_vehicles: int = setting(2, "so many vehicles must be reachable for a round to begin", least=1)
     timeout: float = setting(600.0, "seconds to wait for them", above=0, should=_SECONDS)
     max_attempts: int = setting(3, "of a round that is short of updates, before the server stops", least=1)
+    aggregation: str = setting(
+        "clipped",
+        "how updates become one model: clipped (no vehicle counts for much more than is usual) or another of mpt "
+        "aggregations",
+        should="one of mpt aggregations, or path.py:function of your own",
+        fits=bool,
+    )
     train_share: float = setting(
         1.0, "share of the vehicles that can be reached which are asked to train in a round", above=0, most=1
     )

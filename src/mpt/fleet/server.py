@@ -22,6 +22,7 @@ from mpt.fleet.reference_models import ReferenceModels, model_in, models_in, pac
 from mpt.fleet.status import EVIDENCE, evidence_in
 from mpt.fleet.store import SCORES, TRACKER, Store
 from mpt.learning import Classifier
+from mpt.learning.aggregation import Medians
 from mpt.methods import find_training
 from mpt.protocol.evaluation import Evidence
 from mpt.tracking.errors import FleetError
@@ -36,7 +37,7 @@ _FAR = 100
 """Times the median: an update with a weight that large stands far out."""
 VERSION = "mpt"
 """The release, in a server's key."""
-_NODES = "nodes"
+_NODES, _UPDATES = "nodes", "updates"
 _EARLIER = {
     "shadow": False,
     "loss": "cross-entropy",
@@ -95,6 +96,8 @@ class Server:
         waiting: by kind of question and node that has not replied to the last such, since when.
         scores: what `record` has found out about the round's readout; kept with the checkpoint.
         evidence: how vehicles' validation samples were recognised when that was asked last; kept with it, too.
+        medians: of the last round's updates, by which this one's are bounded; kept with it, too.
+        clipped: the vehicles of whose last update not all counted.
         store: where checkpoints are kept; None: nowhere.
         log: takes decisions.
         record: takes every round that is over, before it is checkpointed: after a crash one may come twice, none never.
@@ -119,6 +122,8 @@ class Server:
     scores: RoundScores = field(default_factory=dict)
     _sample: set[str] = field(default_factory=set, init=False)
     evidence: Evidence | None = None
+    medians: Medians | None = None
+    clipped: frozenset[str] = frozenset()
     online: Mapping[str, Node] = field(default_factory=dict)
 
     def resume(self) -> int:
@@ -142,6 +147,7 @@ class Server:
             settings = replace(self.tracker.settings, class_names=names)
             self.tracker.state = replace(self.tracker.state, settings=settings)
         self.evidence = evidence_in(found, self.tracker.settings.num_classes)
+        self.medians = read_part(found, _UPDATES, _medians) if _UPDATES in found.payload else None
         nodes = read_part(found, _NODES, json_texts) if _NODES in found.payload else {}
         itself = {v: v for v in self.tracker.roster.members if not self.tracker.roster.gone(v)}
         self.models = ReferenceModels(models_in(found), itself | nodes)
@@ -241,6 +247,7 @@ class Server:
                 names={v: self.names[node] for v, node in self.models.nodes.items() if self.names.get(node)},
                 head=self._head(model),
                 asked=[v for v, node in self.models.nodes.items() if node in self._sample] if sampled else None,
+                doubted=train.doubted,
             )
             if not isinstance(result, More):
                 break
@@ -341,6 +348,7 @@ class Server:
             "key": json.dumps(dict(self.key)).encode(),
             SCORES: json.dumps(dict(self.scores)).encode(),
             **({} if self.evidence is None else {EVIDENCE: self.evidence.to_bytes()}),
+            **({} if self.medians is None else {_UPDATES: json.dumps(self.medians).encode()}),
             _NODES: json.dumps({v: node for v, node in self.models.nodes.items() if v != node}).encode(),
         }
 
@@ -361,6 +369,11 @@ class Server:
                     f"{self.policy.min_vehicles} are needed; start the server again to resume from round {number - 1}"
                 )
             time.sleep(min(0.5, self.policy.timeout / 10))
+
+
+def _medians(part: bytes) -> Medians:
+    """What a checkpoint has of the last round's updates."""
+    return Medians(*(float(number) for number in json.loads(part)))
 
 
 def differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:

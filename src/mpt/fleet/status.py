@@ -38,6 +38,7 @@ class VehicleStatus:
         samples: that it reported last; None once it has departed.
         name: what it is called, where that is known; else empty.
         why: why its answers do not count, where it is late, refused, quarantined or banned.
+        clipped: whether not all of its last answer counted.
     """
 
     vehicle: str
@@ -47,6 +48,7 @@ class VehicleStatus:
     samples: int | None
     name: str = ""
     why: str = ""
+    clipped: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ class TrackedStatus:
         reference_round: of the method "mpt-x": the round whose global model cross moments are made with; else None.
         expected_error: the Mahalanobis distance of its prototype from the true one that is to be expected; None where
             it was not reconstructed in the last round, or in a way that does not know.
-        verdict: "good", "degraded" or "lost": that error against the nearest other prototype.
+        verdict: one of `mpt.core.health.VERDICTS`: that error against the nearest other prototype, and whether the
+            remaining samples confirm or contradict it.
     """
 
     state: MemberState
@@ -271,8 +274,9 @@ def status_of(
     count = state.settings.num_classes
     known = names if len(names) == count else [state.settings.name_of(c) for c in range(count)]
     coverage, share, f1 = state.coverage, state.settings.watch_share, scores.get("f1", {})
+    clipped = set(state.clipped)
     vehicles = [
-        VehicleStatus(v, m.state, m.since, m.seen, _samples(state, v), m.name, m.why)
+        VehicleStatus(v, m.state, m.since, m.seen, _samples(state, v), m.name, m.why, v in clipped)
         for v, m in sorted(state.roster.members.items(), key=lambda item: (STATES.index(item[1].state), item[0]))
     ]
     classes = [

@@ -20,7 +20,7 @@ _SAMPLES = 10**6
 
 
 @dataclass(frozen=True)
-class Absence:
+class ClassAbsence:
     """A class that would be absent for a while.
 
     Attributes:
@@ -70,7 +70,7 @@ class Forecast:
     names: tuple[str, ...]
     watch_share: float
     carry_share: float
-    absences: tuple[Absence, ...]
+    absences: tuple[ClassAbsence, ...]
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -172,7 +172,7 @@ def _counts(found: Mapping[str, Ints], presence: Presence, classes: int, path: P
 
 def _absences(
     presence: Presence, names: Sequence[str], held: Ints, watch_share: float, carry_share: float
-) -> tuple[Absence, ...]:
+) -> tuple[ClassAbsence, ...]:
     totals = held.sum(axis=0)
     concentrated = held.max(axis=0) >= watch_share * totals
     pairs = absent_pairs(presence, held, carry_share) & concentrated
@@ -186,7 +186,7 @@ def _absences(
             left = int(np.flatnonzero(presence.there[: first - 1, holder])[-1])
             labels = (presence.labels[first - 1], presence.labels[last - 1]) if presence.labels else ("", "")
             found.append(
-                Absence(
+                ClassAbsence(
                     name=names[c],
                     vehicle=presence.vehicles[holder],
                     held=round(float(held[holder, c] / totals[c]), 4),

@@ -13,6 +13,11 @@ class MptBlend(Mpt):
 
     name: str = "mpt:blend"
 
+    @property
+    def calibrated(self) -> bool:
+        """What it expects of itself has not been compared with the truth."""
+        return False
+
     def reconstruct(
         self, stored: Deposit, stats: ClassStatistics, cross: CrossStatistics | None = None
     ) -> Reconstruction:

@@ -67,6 +67,9 @@ class RoundContext:
         held_out: the departed classes, where their remaining samples are held out of training; vehicles are told.
         watched: the classes that statistics leave out of the scatter, the departed one among them; empty: that alone.
         origin: (d,) or None, a vector near the features that statistics are summed about.
+        doubted: whether somebody's update was cut by more than half: what was learned in this round is in doubt.
+        witnesses: after `report`, how many vehicles have remaining samples, where a gate has bounded what each of them
+            moves; None where there is no gate.
     """
 
     round: int
@@ -83,6 +86,8 @@ class RoundContext:
     crossed: Callable[[CrossRequest, Mapping[bytes, StaticPart]], Iterator[CrossStatistics]] | None = None
     cost: Cost = field(default_factory=Cost)
     notes: dict[str, float] = field(default_factory=dict)
+    doubted: bool = False
+    witnesses: Callable[[], int | None] = lambda: None
 
     @property
     def head(self) -> tuple[Floats, Floats]:
@@ -134,8 +139,7 @@ class Traits:
             `NearestClassMean.outwards`, Eq. (X10), but for the cosine readout; its distance to the truth is measured
             where it is.
         calibrated: the `expected_error` that it notes was measured to hold, so that reports of runs show it, and the
-            verdict that follows from it. MPT-X's held in 98.7% of 2,074 readouts; MPT's tells nothing about F1
-            (`docs/explanation/mpt-x.md`).
+            verdict that follows from it (`docs/explanation/mpt-x.md`).
         version: of its numbers. Raise it when they change, and `mpt reproduce` computes the cells that have it again.
     """
 

@@ -1,7 +1,7 @@
 """MPT and MPT-lite, and MPT's parts as rows of their own."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from mpt.core import (
 )
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.core.health import VERDICTS
+from mpt.core.reconstruction import witnessed
 from mpt.core.validation import Floats
 from mpt.core.value import Value
 from mpt.methods.method import Asks, RoundContext
@@ -32,7 +33,7 @@ def note(context: RoundContext, stored: Deposit, rec: Reconstruction) -> None:
 
     growth is |predicted| over |Pc r0|, the length of the stored residual outside the current reference span: in
     MPT-lite the scalar g, in MPT what the covariance transport does to that length. The verdict is noted as a number:
-    0 good, 1 degraded, 2 lost.
+    0 good, 1 degraded, 2 lost, 3 unconfirmed, 4 disputed.
     """
     norm = np.linalg.norm
     context.note(
@@ -45,8 +46,22 @@ def note(context: RoundContext, stored: Deposit, rec: Reconstruction) -> None:
         measured_norm=float(norm(rec.measured)),
         residual_norm=float(norm(stored.residual)),
     )
-    if rec.expected_error is not None and rec.verdict is not None:
-        context.note(expected_error=rec.expected_error, verdict=VERDICTS.index(rec.verdict))
+    if rec.expected_error is not None:
+        context.note(expected_error=rec.expected_error)
+    if rec.verdict is not None:
+        context.note(verdict=VERDICTS.index(rec.verdict))
+    if rec.contradiction is not None:
+        context.note(contradiction=rec.contradiction)
+
+
+def vouched(context: RoundContext, rec: Reconstruction) -> Reconstruction:
+    """The reconstruction, in which few vehicles' samples count by less where they contradict the forecast.
+
+    What was learned from vehicles of which one is in doubt is called good by nobody.
+    """
+    witnesses = context.witnesses()
+    made = rec if witnesses is None else witnessed(rec, witnesses)
+    return replace(made, verdict="unconfirmed") if context.doubted and made.verdict == "good" else made
 
 
 def _prototype(rec: Reconstruction, _: Deposit) -> Floats:
@@ -68,6 +83,11 @@ class Mpt:
     part: Callable[[Reconstruction, Deposit], Floats] = _prototype
     outward: bool = False
 
+    @property
+    def calibrated(self) -> bool:
+        """What is noted is of the whole prototype, as MPT makes it."""
+        return self.part is _prototype
+
     def depart(self, context: RoundContext) -> Deposit:
         """Decompose the departing prototype."""
         before, staying = context.report(context.request()), context.report(context.request(), staying=True)
@@ -76,7 +96,7 @@ class Mpt:
 
     def track(self, state: Deposit, context: RoundContext) -> tuple[Deposit, Floats]:
         """Reconstruct it in the current feature space."""
-        rec = self.reconstruct(state, context.report(context.request()))
+        rec = vouched(context, self.reconstruct(state, context.report(context.request())))
         note(context, state, rec)
         return state, self.part(rec, state)
 

@@ -20,7 +20,7 @@ from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.core.validation import Floats
 from mpt.core.value import Value
 from mpt.methods.method import Asks, RoundContext
-from mpt.methods.mpt import COV_RIDGES, note
+from mpt.methods.mpt import COV_RIDGES, note, vouched
 from mpt.methods.spaces import OneOf, Space
 from mpt.protocol.cross_request import CrossRequest
 
@@ -92,7 +92,7 @@ class MptX:
                 static[report.static_digest] = report.static
                 yield report
 
-        rec = self.reconstruct(state.deposit, stats, CrossStatistics.merge(arriving()))
+        rec = vouched(context, self.reconstruct(state.deposit, stats, CrossStatistics.merge(arriving())))
         note(context, state.deposit, rec)
         return replace(state, static=static), rec.prototype
 

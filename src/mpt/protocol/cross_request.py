@@ -59,7 +59,11 @@ class CrossRequest(Value):
 
     def answer(self, earlier: ArrayLike, features: ArrayLike, labels: ArrayLike) -> bytes:
         """On a vehicle: the statistics of its samples, as `send` makes them."""
-        stats = CrossStatistics.from_features(
+        return self.send(self.moments(earlier, features, labels))
+
+    def moments(self, earlier: ArrayLike, features: ArrayLike, labels: ArrayLike) -> CrossStatistics:
+        """On a vehicle: the cross moments of its samples."""
+        return CrossStatistics.from_features(
             earlier,
             features,
             labels,
@@ -68,7 +72,6 @@ class CrossRequest(Value):
             earlier_origin=self.earlier_origin,
             origin=self.origin,
         )
-        return self.send(stats)
 
     def send(self, stats: CrossStatistics) -> bytes:
         """On a vehicle: its statistics as float32, `cross` as float16, where that will do; less what the server has."""

@@ -67,7 +67,11 @@ class StatisticsRequest(Value):
             min_samples: classes with fewer samples are left out: a sum over one sample is that sample's feature.
         """
         _, features, labels = enough(features, labels, min_samples)
-        stats = ClassStatistics.from_features(
+        return self.send(self.statistics(features, labels))
+
+    def statistics(self, features: ArrayLike, labels: ArrayLike) -> ClassStatistics:
+        """On a vehicle: the statistics of its samples."""
+        return ClassStatistics.from_features(
             unit(np.asarray(features, dtype=np.float64)) if self.unit else features,
             labels,
             self.num_classes,
@@ -76,7 +80,6 @@ class StatisticsRequest(Value):
             origin=self.origin,
             scatter=self.scatter,
         )
-        return self.send(stats)
 
     def send(self, stats: ClassStatistics) -> bytes:
         """On a vehicle: its statistics as bytes, float32 where that will do, without what the server has sent along."""

@@ -76,7 +76,8 @@ def health_table(run: Run, looks: Sequence[SeriesStyle]) -> str:
     told = (
         "Without labels, a reconstruction states how far it may be from oracle-train&rsquo;s prototype: at the last "
         "round, beside how far it was; the share of rounds in which it was within that; and how often it called itself "
-        "good, degraded or lost. Only methods are shown whose statements were measured to hold."
+        "good, degraded or lost, unconfirmed where no remaining samples confirm that it is good, or disputed where "
+        "they contradict the forecast. Only methods are shown whose statements were measured to hold."
     )
     return figure(table, told, "What the methods expected")
 

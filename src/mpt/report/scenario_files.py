@@ -1,7 +1,5 @@
 """The files of a scenario's run, read and checked: what `mpt run --scenario` leaves in its folder."""
 
-import json
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +9,7 @@ from mpt.base.errors import MptError
 from mpt.base.seeds import Stat
 from mpt.runs.csvfile import CsvLine, read_lines, read_text
 from mpt.runs.errors import RunError
+from mpt.runs.reader import classes_in, json_in, toml_in
 from mpt.scenario import Presence, read_presence
 
 Points = tuple[tuple[int, int, float], ...]
@@ -143,10 +142,7 @@ def read_scenario_files(folder: Path) -> ScenarioFiles:
 
 def _config(folder: Path) -> dict[str, Any]:
     path = folder / "config.toml"
-    try:
-        config = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise RunError(f"{path}: is no TOML ({error}), should be as mpt run writes it") from None
+    config = toml_in(path)
     if not isinstance(config.get("scenario"), str):
         raise RunError(f"{path}: has no scenario, should be of a run of mpt run --scenario")
     return config
@@ -154,15 +150,9 @@ def _config(folder: Path) -> dict[str, Any]:
 
 def _manifest(folder: Path) -> dict[str, Any]:
     path = folder / "manifest.json"
-    try:
-        manifest = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise RunError(f"{path}: is no JSON ({error}), should be as mpt run writes it") from None
-    if not isinstance(manifest, dict):
-        raise RunError(f"{path}: is a {type(manifest).__name__}, should be an object with classes and lost_with")
-    classes, holders = manifest.get("classes"), manifest.get("lost_with")
-    if not isinstance(classes, list) or len(classes) < 2 or not all(isinstance(name, str) for name in classes):
-        raise RunError(f"{path}: classes should be a list of two names or more")
+    manifest = json_in(path, "an object with classes and lost_with")
+    classes_in(path, manifest)
+    holders = manifest.get("lost_with")
     if not isinstance(holders, dict) or not all(isinstance(of_seed, dict) for of_seed in holders.values()):
         raise RunError(f"{path}: lost_with should be an object with the vehicles of absent classes by seed")
     return manifest

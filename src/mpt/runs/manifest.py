@@ -11,9 +11,11 @@ import torch
 
 from mpt.base.extensions import Extensions, files_of
 from mpt.data.registry import DATASETS
+from mpt.federation.attacks import ATTACKS, spec_of
 from mpt.federation.engine import Federation
 from mpt.federation.partition import PARTITIONS
 from mpt.federation.readouts import READOUTS
+from mpt.learning.aggregation import AGGREGATIONS
 from mpt.learning.backbones import BACKBONES
 from mpt.learning.losses import LOSSES
 from mpt.learning.weights_file import known_by
@@ -37,6 +39,8 @@ def extensions_of(config: RunConfig) -> list[tuple[Extensions[Any], str]]:
     losses = [find_training(text).loss for text in trainings]
     pairs += [(LOSSES, loss) for loss in (config.loss, *losses) if isinstance(loss, str)]
     pairs += [(READOUTS, name) for name in config.readout]
+    pairs += [(ATTACKS, spec_of(text)) for text in config.attack]
+    pairs += [] if config.aggregation is None else [(AGGREGATIONS, config.aggregation)]
     return [*pairs, (PARTITIONS, config.partition), (BACKBONES, config.backbone), (DATASETS, config.dataset)]
 
 
@@ -53,13 +57,7 @@ def manifest_of(config: RunConfig, federations: Mapping[int, Federation], device
     classes = range(dataset.num_classes)
     return {
         "format": FORMAT,
-        "mpt": __version__,
-        "bench": ENGINE,
-        "commit": commit(Path(__file__).parents[3]),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "torch": torch.__version__,
-        "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
+        **machine(device),
         "dataset": dataset.name,
         "dataset_fingerprint": dataset.fingerprint(),
         "dataset_notes": list(dataset.notes),
@@ -77,6 +75,19 @@ def manifest_of(config: RunConfig, federations: Mapping[int, Federation], device
         "remaining_samples": [federation.partition.remaining for federation in federations.values()],
         "feature_dim": first.model.dim,
         "model_bytes": sum(tensor.numel() * tensor.element_size() for tensor in state.values()),
+    }
+
+
+def machine(device: str) -> dict[str, Any]:
+    """The versions and the device that numbers come from."""
+    return {
+        "mpt": __version__,
+        "bench": ENGINE,
+        "commit": commit(Path(__file__).parents[3]),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
     }
 
 

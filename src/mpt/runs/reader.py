@@ -149,13 +149,37 @@ def read_tables(folder: Path) -> Tables:
     return tables
 
 
+def toml_in(path: Path) -> dict[str, Any]:
+    """A TOML file that `mpt run` has written."""
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise RunError(f"{path}: is no TOML ({error}), should be as mpt run writes it") from None
+
+
+def json_in(path: Path, should: str) -> dict[str, Any]:
+    """A JSON object that `mpt run` has written; `should` says what it should be."""
+    try:
+        found = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise RunError(f"{path}: is no JSON ({error}), should be as mpt run writes it") from None
+    if not isinstance(found, dict):
+        raise RunError(f"{path}: is a {type(found).__name__}, should be {should}")
+    return found
+
+
+def classes_in(path: Path, manifest: Mapping[str, Any]) -> list[str]:
+    """The names of a manifest's classes."""
+    classes = manifest.get("classes")
+    if not isinstance(classes, list) or len(classes) < 2 or not all(isinstance(name, str) for name in classes):
+        raise RunError(f"{path}: classes should be a list of two names or more")
+    return classes
+
+
 def read_config(folder: Path) -> dict[str, Any]:
     """A run's settings, as they stand in its `config.toml`."""
     path = folder / "config.toml"
-    try:
-        config = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise RunError(f"{path}: is no TOML ({error}), should be as mpt run writes it") from None
+    config = toml_in(path)
     for key in ("rounds", "depart_at"):
         if not _is_whole(config.get(key), 1):
             raise RunError(f"{path}: {key} is {config.get(key)!r}, should be a whole number of at least 1")
@@ -165,19 +189,12 @@ def read_config(folder: Path) -> dict[str, Any]:
 def read_manifest(folder: Path) -> dict[str, Any]:
     """A run's `manifest.json`."""
     path = folder / "manifest.json"
-    try:
-        manifest = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise RunError(f"{path}: is no JSON ({error}), should be as mpt run writes it") from None
-    if not isinstance(manifest, dict):
-        raise RunError(f"{path}: is a {type(manifest).__name__}, should be an object with classes and rare")
+    manifest = json_in(path, "an object with classes and rare")
     if manifest.get("format", 1) != FORMAT:
         raise RunError(
             f"{path}: the run has format {manifest.get('format', 1)}, this release of mpt reads {FORMAT}; run it again"
         )
-    classes = manifest.get("classes")
-    if not isinstance(classes, list) or len(classes) < 2 or not all(isinstance(name, str) for name in classes):
-        raise RunError(f"{path}: classes should be a list of two names or more")
+    classes = classes_in(path, manifest)
     rare = manifest.get("rare")
     if not _is_whole(rare, 0) or rare not in range(len(classes)):
         raise RunError(f"{path}: rare is {rare!r}, should be the index of a class, from 0 to {len(classes) - 1}")

@@ -21,6 +21,7 @@ from mpt.data import Dataset, load
 from mpt.data.registry import DATASETS
 from mpt.federation.engine import Federation
 from mpt.federation.features import Embedding
+from mpt.federation.hostile import Hostile
 from mpt.federation.measurement import Anchors, Measurement
 from mpt.federation.partition import PARTITIONS
 from mpt.federation.plan import Plan
@@ -195,16 +196,18 @@ class RecordedRound:
         presence: who is there.
         current: what each training's model makes of the samples.
         before: the same of the departure's round; empty before it.
+        hostile: who lies in reports.
     """
 
     number: int
     presence: PlannedPresence
     current: Mapping[str, Embedding]
     before: Mapping[str, Embedding]
+    hostile: Hostile
 
     def seen(self) -> dict[str, ServerView]:
         """What the server sees of each training; what it has been asked is kept there."""
-        return views(self.presence, self.number, self.current, self.before)
+        return views(self.presence, self.number, self.current, self.before, self.hostile)
 
 
 def recorded_rounds(record: Record, plan: Plan, methods: Sequence[Method]) -> Iterator[list[Measurement]]:
@@ -222,12 +225,14 @@ def read_rounds(record: Record, plan: Plan) -> Iterator[RecordedRound]:
     """The evaluated rounds of one seed, read from the record one after the other."""
     samples = record.samples(plan.seed)
     presence = PlannedPresence(plan, tuple(samples.labels), samples.owner)
-    before: dict[str, Embedding] = {}
+    hostile, before = None, dict[str, Embedding]()
     for number in samples.rounds or filter(plan.evaluates, range(1, plan.rounds + 1)):
         current: dict[str, Embedding] = dict(record.round(plan.seed, number, samples))
+        if hostile is None:
+            hostile = Hostile.of(presence, samples.labels, len(next(iter(current.values())).head[1]))
         if number == plan.depart_at:
             before = current
-        yield RecordedRound(number, presence, current, before)
+        yield RecordedRound(number, presence, current, before, hostile)
 
 
 def scored_rounds(

@@ -14,7 +14,6 @@ DIR/summary.csv      a line a method: mean F1 over the pairs (class, round) in w
 import csv
 import io
 import json
-import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,11 +29,10 @@ from mpt.base.settings import to_toml
 from mpt.data import Dataset, load
 from mpt.federation.living import LEADER, Living, LivingRound
 from mpt.federation.metrics import score
-from mpt.runs.manifest import commit
+from mpt.runs.manifest import machine
 from mpt.runs.scenario_config import ScenarioConfig
 from mpt.runs.simulate import choose_device
 from mpt.scenario import Scenario, find_scenario, write_presence
-from mpt.version import ENGINE, __version__
 
 TABLES = ("rounds", "classes", "decisions", "metrics", "evidence", "summary")
 
@@ -272,13 +270,7 @@ def _manifest(
         for seed, one in lives.items()
     }
     return {
-        "mpt": __version__,
-        "bench": ENGINE,
-        "commit": commit(Path(__file__).parents[3]),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "torch": torch.__version__,
-        "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
+        **machine(device),
         "scenario": scenario.name,
         "about": scenario.about,
         "dataset": dataset.name,

@@ -88,7 +88,13 @@ COLUMNS: dict[str, dict[str, Column]] = {
 _LATER = ("step_references", "step_rare", "step_rounds")
 """Columns that files written before they were there may lack."""
 
-_NOTED = {"expected_error": _NUMBER_OR_NONE, "verdict": Column(float, 2.0, True)}
+_NOTED = {
+    "expected_error": _NUMBER_OR_NONE,
+    "verdict": Column(float, 4.0, True),
+    "contradiction": _NUMBER_OR_NONE,
+    "clipped": _NUMBER_OR_NONE,
+    "refused": _NUMBER_OR_NONE,
+}
 """What methods of the MPT family note of themselves."""
 
 

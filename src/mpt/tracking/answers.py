@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from mpt.core import ClassStatistics, CrossStatistics, StatisticsError
 from mpt.core.validation import Floats, Ints
 from mpt.protocol.further import Answered, Further, Request, Unable, as_request
@@ -83,12 +85,28 @@ class Snapshot:
             raise StatisticsError("nobody stays")
         return added(parts)
 
-    def held(self, vehicle: str, share: float) -> tuple[int, ...]:
-        """The watched classes of which a holder has at least this share of the samples."""
+    def held(self, vehicle: str, share: float, *, besides: bool = False) -> tuple[int, ...]:
+        """The watched classes of which a holder has at least this share of the samples.
+
+        Args:
+            vehicle: the holder.
+            share: of all; with `besides`, of what there is without the other holder that claims most of a class.
+            besides: see there.
+        """
         if vehicle not in self.holders:
             return ()
-        mine, all_counts = self.holders[vehicle].counts, self.everybody.counts
-        return tuple(c for c in self.everybody.watched if mine[c] > 0 and mine[c] >= share * all_counts[c])
+        mine, whole = self.holders[vehicle].counts, self.everybody.counts
+        others = [stats.counts for v, stats in self.holders.items() if v != vehicle]
+        if besides and others:
+            whole = whole - np.max(others, axis=0)
+        return tuple(c for c in self.everybody.watched if mine[c] > 0 and mine[c] >= share * whole[c])
+
+
+class Clipped(NamedTuple):
+    """What of a vehicle's answer did not count: the classes whose mean was far off, and a sentence."""
+
+    classes: tuple[int, ...]
+    why: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +115,8 @@ class Taken:
 
     Attributes:
         snapshot: the accepted ones; None where there are none.
-        counts: (C,) samples of each accepted vehicle.
-        watched: (d,) sums, about the request's origin, of the watched classes that an accepted vehicle has samples of;
+        counts: (C,) samples of each accepted vehicle; of departed classes as many as count.
+        watched: (d,) means, about the request's origin, of the watched classes that an accepted vehicle has samples of;
             of those with most samples alone.
         refused: why an answer was not accepted, by vehicle.
         cross: the merged cross moments, by departed class.
@@ -106,6 +124,7 @@ class Taken:
         silent: why a vehicle's answer does not count that was right as far as it went: a later question has none.
         book: answers to what else was asked.
         unasked: (C,) what each vehicle reported last that is there and was not asked in this round.
+        clipped: by vehicle, what of its answer did not count.
     """
 
     snapshot: Snapshot | None
@@ -117,6 +136,7 @@ class Taken:
     silent: Mapping[str, str] = field(default_factory=dict)
     book: Book = field(default_factory=Book)
     unasked: Mapping[str, Ints] = field(default_factory=dict)
+    clipped: Mapping[str, Clipped] = field(default_factory=dict)
 
     def for_departures(self, keys: Collection[bytes]) -> Snapshot | None:
         """The snapshot with the answers under these keys, by holder."""

@@ -1,15 +1,19 @@
 """How classes are spread over vehicles, and which of them are watched therefore."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from mpt.core.influence import HOLDERS
 from mpt.core.validation import Floats, Ints
 from mpt.tracking.roster import Decision, Roster
 from mpt.tracking.settings import TrackerSettings
+
+CREDIBLE = 3
+"""Times the median class's samples."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +66,52 @@ class Coverage:
             return ()
         mine = self.shares[self._rows[vehicle]]
         return tuple(np.flatnonzero((mine >= share) & (mine > 0)).tolist())
+
+
+def grown(before: Mapping[str, Ints], now: Coverage) -> Coverage:
+    """The coverage, in which a vehicle has at most twice what it had of a class, and a median vehicle's samples more.
+
+    So what one claims all at once is watched by and by. Who is new has `probation`.
+
+    Args:
+        before: (C,) what each vehicle had in the round before.
+        now: what they say that they have.
+    """
+    some = now.counts[now.counts > 0]
+    more = int(np.median(some)) if len(some) else 0
+    most = [2 * before[v] + more if v in before else now.counts[i] for i, v in enumerate(now.vehicles)]
+    return Coverage(now.vehicles, np.minimum(now.counts, np.array(most).reshape(now.counts.shape)))
+
+
+def credible(totals: Ints, counts: Mapping[str, Ints]) -> Ints:
+    """(C,): samples of each class, at most three times as many as the median class has: no more need stay to carry one.
+
+    So a vehicle that claims a class of which others have enough, and leaves, leaves no deposit behind.
+
+    Args:
+        totals: (C,), samples of each class, as vehicles say.
+        counts: (C,) of each vehicle; where four or more have samples, the median class is one without the largest.
+    """
+    some = sorted((mine for mine in counts.values() if mine.any()), key=lambda mine: int(mine.sum()))
+    others = np.sum(some[:-1] if len(some) > HOLDERS else some or [totals], axis=0)
+    known = others[others > 0]
+    return np.minimum(totals, int(CREDIBLE * np.median(known))) if len(known) else totals
+
+
+def besides_largest(counts: Mapping[str, Ints], vehicles: Iterable[str]) -> dict[str, Ints]:
+    """(C,) each: what there is of every class, a vehicle's own included, without what any one other vehicle claims.
+
+    A vehicle holds a share of that: who claims very many samples of a class does not make its holder a small one.
+
+    Args:
+        counts: (C,) of each vehicle.
+        vehicles: some of them.
+    """
+    rows = np.array(list(counts.values()))
+    if len(rows) < 2:
+        return {v: counts[v] for v in vehicles}
+    whole, (second, first) = rows.sum(axis=0), np.partition(rows, len(rows) - 2, axis=0)[-2:]
+    return {v: whole - np.where((counts[v] == first) & (second < first), second, first) for v in vehicles}
 
 
 @dataclass(frozen=True)

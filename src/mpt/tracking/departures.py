@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mpt.core import ClassStatistics, Deposit, StatisticsError
+from mpt.core.departure import against_samples
+from mpt.core.health import DISPUTED
 from mpt.core.validation import Ints, check_finite
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking.answers import Snapshot, Taken
-from mpt.tracking.coverage import Coverage
+from mpt.tracking.coverage import Coverage, besides_largest, credible
 from mpt.tracking.dialogue import keep
 from mpt.tracking.references import refer
 from mpt.tracking.roster import AWAITED, UNHEARD, Decision, Roster
@@ -27,12 +29,15 @@ class Departures:
         fresh: those whose deposit is from this very round: their vehicle's last answer is in its statistics.
         held_out: those whose remaining samples are held out of training from now on.
         decisions: what changed.
+        disputed: those that samples would carry which others than their owners have brought, and which contradict the
+            forecast: they are reconstructed all the same.
     """
 
     tracked: Mapping[int, Tracked]
     fresh: frozenset[int]
     held_out: tuple[int, ...]
     decisions: tuple[Decision, ...]
+    disputed: frozenset[int] = frozenset()
 
 
 def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster: Roster) -> Departures:
@@ -49,24 +54,27 @@ def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster
     staying = np.zeros(settings.num_classes, dtype=np.int64)
     for counts in (*(taken.counts[v] for v in taken.counts.keys() - left), *taken.unasked.values()):
         staying += counts
-    whole = _whole(state, taken)
+    whole, known = _whole(state, taken), {**state.counts, **taken.counts}
 
     tracked, decisions, fresh = dict(state.tracked), list[Decision](), set[int]()
     reasons = dict[int, str]()
     for vehicles, snapshot in (*_by_snapshot(state, vanished), (left, taken.snapshot)):
         if vehicles and snapshot is not None:
-            owners = _to_deposit(settings, snapshot, vehicles, tracked, request.watched, whole)
-            for c in [c for c in owners if settings.carries(int(staying[c]), max(_samples(snapshot, c), whole[c]))]:
+            had = _had(settings, snapshot, whole, known)
+            owners = _to_deposit(settings, snapshot, vehicles, tracked, request.watched, whole, known)
+            for c in [c for c in owners if settings.carries(int(staying[c]), int(had[c]))]:
                 if not any(roster.state(v) in AWAITED for v in owners[c]):
                     decisions.append(_carried(number, owners.pop(c), c, int(staying[c])))
-            made, failed = _deposits(settings, snapshot, owners, roster, number, whole)
-            decisions += [_deposited(number, t, _samples(snapshot, c)) for c, t in made.items()]
+            made, failed = _deposits(settings, snapshot, owners, roster, number, had)
+            made, doubted = _compared(settings, made, tracked, snapshot, roster, number)
+            decisions += [_deposited(number, t, _samples(snapshot, c)) for c, t in made.items()] + doubted
             made, unkept = _with_kept(settings, made, snapshot, roster, number)
             decisions += unkept
             tracked.update({c: _with_former_owners(t, tracked.get(c), roster) for c, t in made.items()})
             reasons.update(failed)
             fresh |= made.keys() if vehicles is left else set()
-    tracked, dropped = _kept(settings, tracked, fresh, staying, roster, number)
+    disputed = _disputed(settings, tracked, fresh, staying, taken, roster)
+    tracked, dropped = _kept(settings, tracked, {*fresh, *disputed}, staying, roster, number)
     carried = {c for d in decisions if d.what == "carried" for c in d.classes}
     lost = _lost(state, taken, (*vanished, *left), staying, tracked, reasons, roster, number)
     decisions += [d for d in lost if carried.isdisjoint(d.classes)]
@@ -77,13 +85,74 @@ def settle(state: TrackerState, request: StatisticsRequest, taken: Taken, roster
     decisions += [*dropped, *referred]
     decisions += [_held_out(number, tracked[c], int(staying[c])) for c in held_out if c not in state.held_out]
     decisions += [_shadowed(settings, tracked[c], int(staying[c]), number) for c in _newly_due(state, due, held_out)]
-    return Departures(tracked, frozenset(fresh & tracked.keys()), held_out, tuple(decisions))
+    return Departures(tracked, frozenset(fresh & tracked.keys()), held_out, tuple(decisions), disputed)
+
+
+def _had(settings: TrackerSettings, snapshot: Snapshot, whole: Ints, known: Mapping[str, Ints]) -> Ints:
+    """(C,): what there was of each class, as far as it is credible."""
+    had = np.maximum(snapshot.everybody.counts, whole)
+    return credible(had, known) if settings.gate else had
+
+
+def _compared(
+    settings: TrackerSettings,
+    made: Mapping[int, Tracked],
+    tracked: Mapping[int, Tracked],
+    snapshot: Snapshot,
+    roster: Roster,
+    round: int,
+) -> tuple[dict[int, Tracked], list[Decision]]:
+    """The new deposits, compared with the samples that stay: one that contradicts them replaces no other."""
+    kept, decisions = dict(made), list[Decision]()
+    staying = snapshot.without([v for v in snapshot.holders if roster.state(v) != "present"])
+    if not settings.gate or staying is None:
+        return kept, decisions
+    for c, one in made.items():
+        gap = against_samples(one.deposit, staying)
+        if gap is None or gap.ratio <= DISPUTED:
+            continue
+        instead = "the one that there is stays"
+        if c in tracked:
+            del kept[c]
+        else:
+            instead = "there is no other"
+        why = f"the deposit is off the samples that stay by {gap.ratio:.2g} times what chance explains; {instead}"
+        decisions.append(Decision(round, "disputed", ", ".join(one.owners), (c,), why))
+    return kept, decisions
+
+
+def _disputed(
+    settings: TrackerSettings,
+    tracked: Mapping[int, Tracked],
+    fresh: Collection[int],
+    staying: Ints,
+    taken: Taken,
+    roster: Roster,
+) -> frozenset[int]:
+    """The classes that somebody else than an owner has brought back, if it were not for the forecast."""
+    if not settings.gate or taken.snapshot is None:
+        return frozenset()
+    found = set[int]()
+    for c, one in tracked.items():
+        if c in fresh or not settings.carries(int(staying[c]), one.samples):
+            continue
+        if any(roster.state(v) == "present" for v in one.owners):
+            continue
+        try:
+            made = settings.how.reconstruct(one.deposit, taken.snapshot.everybody)
+        except StatisticsError:
+            continue
+        if made.contradiction is not None and made.contradiction > DISPUTED:
+            found.add(c)
+    return frozenset(found)
 
 
 def _whole(state: TrackerState, taken: Taken) -> Ints:
-    """(C,): what was there of each class, where not all were asked; zero where the last snapshot has all of it."""
+    """(C,): what was there of each class by what vehicles have said, where the last snapshot may not have all of it:
+    not all were asked, or of some not everything counted. Else zero."""
     there = state.roster.having("present")
-    if not taken.unasked and all(state.roster.members[v].seen == state.round for v in there):
+    seen = all(state.roster.members[v].seen == state.round for v in there)
+    if not taken.unasked and seen and not state.settings.gate:
         return np.zeros(state.settings.num_classes, dtype=np.int64)
     known = {v: state.counts[v] for v in there if v in state.counts}
     return Coverage.of({**known, **taken.counts}, state.settings.num_classes).totals
@@ -105,16 +174,19 @@ def _to_deposit(
     tracked: Mapping[int, Tracked],
     watched: Collection[int],
     whole: Ints,
+    known: Mapping[str, Ints],
 ) -> dict[int, tuple[str, ...]]:
     """The holders among `vehicles`, by class; of a class that has a deposit, only where it was measured since.
 
     In a round that asked some only, one may hold most of what was reported and next to nothing of what is there.
     """
     owners = dict[int, tuple[str, ...]]()
-    for vehicle in sorted(vehicles):
-        for c in snapshot.held(vehicle, settings.release):
+    some = sorted(known.keys() & set(vehicles))
+    there = besides_largest(known, some) if settings.gate else dict.fromkeys(some, whole)
+    for vehicle in some:
+        for c in snapshot.held(vehicle, settings.release, besides=settings.gate):
             measured = c not in tracked or settings.carries(_samples(snapshot, c), tracked[c].samples)
-            if c in watched and measured and snapshot.holders[vehicle].counts[c] >= settings.release * whole[c]:
+            if c in watched and measured and known[vehicle][c] >= settings.release * there[vehicle][c]:
                 owners[c] = (*owners.get(c, ()), vehicle)
     return owners
 
@@ -125,7 +197,7 @@ def _deposits(
     owners: Mapping[int, tuple[str, ...]],
     roster: Roster,
     round: int,
-    whole: Ints,
+    had: Ints,
 ) -> tuple[dict[int, Tracked], dict[int, str]]:
     """The deposits of the owners' classes, Eq. (1) and (2), or why there are none."""
     if not owners:
@@ -148,7 +220,7 @@ def _deposits(
                     owners[d.departed],
                     snapshot.round,
                     round,
-                    max(_samples(snapshot, d.departed), int(whole[d.departed])),
+                    int(had[d.departed]),
                 )
                 for d in made
                 if d.departed not in failed
@@ -228,9 +300,10 @@ def _lost(
     settings, decisions, said = state.settings, list[Decision](), set[int]()
     known = {**state.counts, **taken.counts}
     coverage = Coverage.of(known, settings.num_classes)
+    had = credible(coverage.totals, known) if settings.gate else coverage.totals
     hanging = [(vehicle, c, "") for vehicle in gone for c in coverage.held_by(vehicle, settings.watch_share)]
     for vehicle, c, known_why in (*hanging, *_lost_by_now(state, coverage, gone, roster)):
-        if c in tracked or settings.carries(int(staying[c]), int(coverage.totals[c])):
+        if c in tracked or settings.carries(int(staying[c]), int(had[c])):
             continue
         unwatched = f"it was not watched when the vehicle answered last, in round {_seen(state, taken, vehicle)}"
         why = f"there is no deposit: {reasons.get(c, known_why or unwatched)}"
@@ -260,7 +333,8 @@ def _lost_by_now(
     before, there = state.coverage, np.zeros(settings.num_classes, dtype=np.int64)
     for vehicle in state.roster.having("present"):
         there += state.counts.get(vehicle, 0)
-    safe = [c for c, had in enumerate(before.totals.tolist()) if settings.carries(int(there[c]), had)]
+    totals = credible(before.totals, state.counts) if settings.gate else before.totals
+    safe = [c for c, had in enumerate(totals.tolist()) if settings.carries(int(there[c]), had)]
     safe += state.tracked.keys()
     why = "others do not make up for it any more"
     return [(v, c, why) for v, c in found if c in safe or c not in before.held_by(v, settings.watch_share)]

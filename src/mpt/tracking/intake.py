@@ -1,29 +1,52 @@
 """A round's answers as they arrive: each is checked, merged and forgotten; a wrong one changes nothing."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from mpt.core import ClassStatistics, CrossStatistics, StatisticsError
 from mpt.core.equations import span_basis
-from mpt.core.validation import Floats, Ints, same
+from mpt.core.validation import Floats, Ints, read_only, same
 from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.further import Answered, Further, Unable
 from mpt.protocol.parts import parts_of
 from mpt.protocol.question import Question, parts
 from mpt.protocol.request import StatisticsRequest
-from mpt.tracking.answers import Earlier, Later, Snapshot, Taken, largest_answer, largest_further
+from mpt.tracking.answers import Clipped, Earlier, Later, Snapshot, Taken, largest_answer, largest_further
 from mpt.tracking.book import Book, key_of
+from mpt.tracking.coverage import besides_largest
+from mpt.tracking.gate import Gate, Passed, told
+from mpt.tracking.history import History
 from mpt.tracking.merging import Summed
 from mpt.tracking.plausible import check_moments, check_statistics
 from mpt.tracking.roster import check_id, line
 from mpt.tracking.settings import TrackerSettings
 
-_NOBODY: Mapping[str, str] = {}
 MOST_REMEMBERED = 64
-"""Vehicles, of each watched class, whose sums of it are kept apart: those with most samples."""
+"""Vehicles, of each watched class, whose means of it are kept apart: those with most samples."""
+
+
+@dataclass(frozen=True, eq=False)
+class Before:
+    """What the server knows before a round's answers come.
+
+    Attributes:
+        excluded: vehicles whose answers are not taken, and why.
+        owners: by class with a deposit, the vehicles that it was made for.
+        enough: by such a class, more samples than this carry it.
+        history: the last round's answers.
+    """
+
+    excluded: Mapping[str, str] = field(default_factory=dict)
+    owners: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    enough: Mapping[int, float] = field(default_factory=dict)
+    history: History = field(default_factory=History)
+
+    def brings_back(self, vehicle: str, c: int, samples: int) -> bool:
+        """Whether a vehicle with so many samples is an owner of a departed class, or would carry it by itself."""
+        return vehicle in self.owners.get(c, ()) or samples > self.enough.get(c, np.inf)
 
 
 class Intake:
@@ -38,7 +61,7 @@ class Intake:
         settings: TrackerSettings,
         question: Question,
         later: tuple[Further, ...] = (),
-        excluded: Mapping[str, str] = _NOBODY,
+        before: "Before | None" = None,
     ) -> None:
         """For the answers to a round's question, and to what was asked after it.
 
@@ -46,12 +69,14 @@ class Intake:
             settings: for C, d and the shares.
             question: the first.
             later: what was asked after it.
-            excluded: vehicles whose answers are not taken, and why.
+            before: what is known from before the round.
         """
-        self._settings, self._question, self._later, self._excluded = settings, question, later, excluded
+        known = before or Before()
+        self._settings, self._question, self._later, self._excluded = settings, question, later, known.excluded
+        self._gate: Gate[str] = Gate(tuple(known.owners), settings.cov_ridge, known.brings_back, known.history.expected)
         asked = (key_of(one) for further in self._furthers for one in further.requests)
         self._book = {key: dict[str, Answered | Unable]() for key in asked}
-        self._counts, self._refused = dict[str, Ints](), dict[str, str]()
+        self._counts, self._refused, self._told = dict[str, Ints](), dict[str, str](), dict[str, "_Read"]()
         self._holders, self._rest = dict[str, ClassStatistics](), Summed[ClassStatistics]()
         self._watched = {c: dict[str, Floats]() for c in question.statistics.watched}
         self._cross = dict[int, Summed[CrossStatistics]]()
@@ -88,11 +113,35 @@ class Intake:
         except Exception as error:  # whatever it is, it is this answer's own refusal
             self._refused[vehicle] = line(str(error) if isinstance(error, StatisticsError) else f"answer: {error!r}")
             return self._refused[vehicle]
-        self._add(vehicle, read)
+        self._counts[vehicle] = read.statistics.counts
+        if not self._settings.gate:
+            self._add(vehicle, read)
+            return ""
+        self._told[vehicle] = read
+        self._pass(self._gate.take(vehicle, read.statistics, read.cross))
         return ""
+
+    def _pass(self, passed: Collection[Passed[str]]) -> None:
+        """Merge what has gone through the gate."""
+        for one in passed:
+            read = self._told.pop(one.vehicle)
+            self._add(one.vehicle, replace(read, statistics=one.statistics, cross=one.cross))
+
+    @property
+    def _clipped(self) -> dict[str, Clipped]:
+        """By vehicle, what of its answer did not count."""
+        gate, found = self._gate, dict[str, Clipped]()
+        for vehicle in sorted(gate.clips.keys() | gate.cross_clips.keys()):
+            clip, cuts = gate.clips.get(vehicle), gate.cross_clips.get(vehicle, {})
+            classes = tuple(
+                sorted({*(() if clip is None else clip.times), *(c for cut in cuts.values() for c in cut.times)})
+            )
+            found[vehicle] = Clipped(classes, told(clip, cuts, self._settings.name_of))
+        return {vehicle: clipped for vehicle, clipped in found.items() if clipped.why}
 
     def taken(self, silent: Mapping[str, str]) -> Taken:
         """What has come so far; `silent` are those whose answers do not count, and why."""
+        self._pass(self._gate.flush())
         request, asked = self._question.statistics, self._question.cross
         holding = _holding(self._settings, self._holders, self._counts, request.watched)
         holders = {v: stats for v, stats in sorted(self._holders.items()) if v in holding}
@@ -107,15 +156,17 @@ class Intake:
                 watched.setdefault(vehicle, {})[c] = row
         samples = {vehicle: int(mine.sum()) for vehicle, mine in self._counts.items()} if self._book else {}
         book = Book(self._book, samples)
-        return Taken(snapshot, self._counts, watched, self._refused, cross, self._lacking, silent, book)
+        return Taken(
+            snapshot, self._counts, watched, self._refused, cross, self._lacking, silent, book, clipped=self._clipped
+        )
 
     def _add(self, vehicle: str, read: "_Read") -> None:
         """Nothing here can fail: all that was read fits the question."""
         stats, request = read.statistics, self._question.statistics
-        self._counts[vehicle] = stats.counts
+        self._counts[vehicle] = _counted(self._counts[vehicle], stats.counts, self._gate.departed)
         for c, rows in self._watched.items():
             if stats.counts[c] > 0:
-                rows[vehicle] = stats.sums[c].copy()
+                rows[vehicle] = stats.sums[c] / stats.counts[c]
                 if len(rows) >= 2 * MOST_REMEMBERED:
                     self._watched[c] = self._most(c, rows)
         for c, part in read.cross.items():
@@ -181,7 +232,7 @@ class Intake:
             raise StatisticsError(f"answer: {'no' if request.scatter else 'a'} scatter, asked for the opposite")
         span = request.span
         basis = self._basis if span is self._question.statistics.span else None if span is None else span_basis(span)
-        check_statistics(stats, self._settings, basis=basis, unit=request.unit)
+        check_statistics(stats, self._settings.name_of, basis=basis, unit=request.unit)
         return stats
 
     def _further(
@@ -224,7 +275,7 @@ def read_answers(
     answers: Mapping[str, bytes],
     rounds: Mapping[str, int],
     later: Later = (),
-    excluded: Mapping[str, str] = _NOBODY,
+    before: "Before | None" = None,
 ) -> Taken:
     """All answers of a round at once, in the order of the vehicles' ids.
 
@@ -234,12 +285,12 @@ def read_answers(
         answers: what `question.answer` gave on each vehicle, by id. Each is asked for once, and not kept.
         rounds: the round that an answer was made for, where the transport knows.
         later: what was asked after it. A vehicle counts that has answered every question, rightly.
-        excluded: vehicles whose answers are not taken, and why.
+        before: what is known from before the round.
     """
     for vehicle in answers:
         check_id(vehicle)
     asked, silent = tuple(further for further, _ in later), dict[str, str]()
-    intake = Intake(settings, question, asked, excluded)
+    intake = Intake(settings, question, asked, before)
     for vehicle in sorted(answers):
         unheard = [i for i, (_, theirs) in enumerate(later, 2) if vehicle not in theirs]
         if unheard:
@@ -264,8 +315,15 @@ def _read_cross(
     for name in ("weights", "earlier_origin", "origin"):
         if not same(getattr(moments, name), getattr(request, name)):
             raise StatisticsError(f"answer: cross moments made with another {name}")
-    check_moments(moments, stats, settings)
+    check_moments(moments, stats, settings.name_of)
     return moments
+
+
+def _counted(said: Ints, counted: Ints, departed: Collection[int]) -> Ints:
+    """(C,): what a vehicle says, but of departed classes what counts."""
+    known, gone = said.copy(), list(departed)
+    known[gone] = counted[gone]
+    return read_only(known)
 
 
 def _front(settings: TrackerSettings, holders: Mapping[str, ClassStatistics], watched: tuple[int, ...]) -> set[str]:
@@ -286,6 +344,7 @@ def _holding(
 ) -> set[str]:
     if not counts or not watched:
         return set()
-    needed = settings.release * np.sum(list(counts.values()), axis=0)[list(watched)]
-    mine = {v: stats.counts[list(watched)] for v, stats in holders.items()}
-    return {v for v, held in mine.items() if np.any((held > 0) & (held >= needed))}
+    at, whole = list(watched), np.sum(list(counts.values()), axis=0)
+    there = besides_largest(counts, holders) if settings.gate else dict.fromkeys(holders, whole)
+    held = {v: (stats.counts[at], settings.release * there[v][at]) for v, stats in holders.items()}
+    return {v for v, (mine, needed) in held.items() if np.any((mine > 0) & (mine >= needed))}

@@ -4,6 +4,8 @@ Only that: whatever some samples could have given is let through here, however u
 an outlier by nature.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from mpt.core import ClassStatistics, CrossStatistics, StatisticsError
@@ -11,7 +13,6 @@ from mpt.core.equations import outside
 from mpt.core.linalg import gram
 from mpt.core.rounding import rounding_level
 from mpt.core.validation import Floats
-from mpt.tracking.settings import TrackerSettings
 
 _LARGEST = {"sums": 1e18, "earlier": 1e18, "squares": 1e36, "scatter": 1e36, "gram": 1e36, "cross": 1e36}
 _MOST_SAMPLES = 10**8
@@ -28,7 +29,7 @@ _LOST = 2.0**-146
 
 
 def check_statistics(
-    stats: ClassStatistics, settings: TrackerSettings, *, basis: Floats | None = None, unit: bool = False
+    stats: ClassStatistics, name_of: Callable[[int], str] = str, *, basis: Floats | None = None, unit: bool = False
 ) -> None:
     """Sizes are possible, and counts, sums, squares and scatter are of the same samples:
 
@@ -38,7 +39,7 @@ def check_statistics(
 
     Args:
         stats: of one vehicle, about the request's span and origin.
-        settings: for the names of classes.
+        name_of: names classes.
         basis: (d, r), an orthonormal basis of the request's span; None where it has none.
         unit: whether features of unit length were asked for.
     """
@@ -47,14 +48,14 @@ def check_statistics(
         raise StatisticsError(f"answer: {stats.counts.max()} samples of a class, should be at most {_MOST_SAMPLES}")
     if unit and np.any(stats.squares > stats.counts * (1 + _ROUNDING)):
         c = int(np.argmax(stats.squares - stats.counts))
-        found, name = f"{stats.squares[c]:.3g}", settings.name_of(c)
+        found, name = f"{stats.squares[c]:.3g}", name_of(c)
         raise StatisticsError(f"answer: squares of class {name} are {found}, of unit length at most {stats.counts[c]}")
     n = np.maximum(stats.counts, 1)
     sums = stats.sums if basis is None else outside(stats.sums, basis)
     least, left = np.sum(sums**2, axis=1) / n, 0.0 if basis is None else _PROJECTED * np.sum(stats.sums**2, axis=1) / n
     if np.any(least > stats.squares * (1 + _ROUNDING) + left + _SMALLEST):
         c = int(np.argmax(least - stats.squares))
-        found, name = f"{stats.squares[c]:.3g}", settings.name_of(c)
+        found, name = f"{stats.squares[c]:.3g}", name_of(c)
         raise StatisticsError(f"answer: squares of class {name} are {found}, its sums need {least[c]:.3g}")
     if stats.scatter is not None:
         if stats.span is None:
@@ -68,7 +69,7 @@ def check_statistics(
         _check_moments_of_samples(stats.scatter, scaled, level, "scatter")
 
 
-def check_moments(moments: CrossStatistics, stats: ClassStatistics, settings: TrackerSettings) -> None:
+def check_moments(moments: CrossStatistics, stats: ClassStatistics, name_of: Callable[[int], str] = str) -> None:
     """Cross moments and statistics belong to the same samples: same counts and sums of h; the gram is one about their
 
     earlier sums; and |sum a z_i h_j|^2 <= sum a z_i^2 sum a h_j^2, of which the latter is known up to the largest a.
@@ -79,7 +80,7 @@ def check_moments(moments: CrossStatistics, stats: ClassStatistics, settings: Tr
     n, a = np.maximum(stats.counts, 1), moments.weights
     apart = np.sum((moments.sums - stats.sums) ** 2, axis=1)
     if np.any(apart > _ROUNDING**2 * n * stats.squares + _SMALLEST):
-        name = settings.name_of(int(np.argmax(apart)))
+        name = name_of(int(np.argmax(apart)))
         raise StatisticsError(f"answer: the sums of class {name} in the cross moments are not those of the statistics")
     scaled = moments.earlier * np.sqrt(a / n)[:, None]
     _check_moments_of_samples(

@@ -12,6 +12,7 @@ from mpt.core import (
     Reconstruction,
     StatisticsError,
 )
+from mpt.core.reconstruction import witnessed
 from mpt.core.validation import Floats, Ints, check_finite, read_only
 from mpt.methods import Traits
 from mpt.methods.simple import Linear
@@ -61,7 +62,7 @@ def measured_in(settings: TrackerSettings, departed: Departures, taken: Taken) -
         return frozenset()
     counts = taken.snapshot.everybody.counts
     carried = {c for c, one in departed.tracked.items() if settings.carries(int(counts[c]), one.samples)}
-    return frozenset(carried | departed.fresh)
+    return frozenset((carried - departed.disputed) | departed.fresh)
 
 
 def current(
@@ -106,11 +107,13 @@ def current(
             if silent is not None:
                 made_now = with_stale_samples(made_now, stats, silent)
                 problems.append(_said(settings.name_of(c), silent, made_now.samples))
+            if settings.gate:
+                made_now = witnessed(made_now, sum(mine[c] > 0 for mine in taken.counts.values()))
             reconstructions[c] = made_now
             if by_map and outward_too:
                 mapped.add(c)
             prototypes[c], made[c] = made_now.prototype, round
-    for c, held in meanwhile(settings, trusted, departed.tracked.keys(), roster, stats).items():
+    for c, held in meanwhile(settings, trusted, departed.tracked.keys(), roster, stats, state.counts).items():
         prototypes[c] = state.prototypes[c] if held.made is None else held.made.prototype
         made[c] = state.made[c] if held.made is None else round
         problems.append(_held(settings.name_of(c), held, roster))

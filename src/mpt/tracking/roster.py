@@ -46,9 +46,9 @@ class Decision:
 
     Attributes:
         round: in which it was decided.
-        what: joined, late, suspected, departed, returned, refused, quarantined, banned, unbanned, forgotten or failed,
-            of a vehicle; watched, released, crowded, deposited, fallback, carried, lost, held-out, shadowed, approved,
-            dropped, recovered, referenced, unreferenced or verdict, of classes.
+        what: joined, late, suspected, departed, returned, refused, clipped, quarantined, banned, unbanned, forgotten or
+            failed, of a vehicle; watched, released, crowded, deposited, disputed, fallback, carried, lost, held-out,
+            shadowed, approved, dropped, recovered, referenced, unreferenced or verdict, of classes.
         vehicle: whose doing it is; empty where it is nobody's.
         classes: those concerned.
         why: a sentence without its first capital and its full stop.

@@ -13,7 +13,6 @@ import numpy as np
 
 from mpt.core import ClassStatistics, NearestClassMean, Reconstruction
 from mpt.core.affine import halves_suffice
-from mpt.core.health import Health
 from mpt.core.validation import Floats, Ints
 from mpt.methods.simple import Linear
 from mpt.protocol.cross_request import CrossRequest
@@ -22,11 +21,12 @@ from mpt.protocol.question import Question
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking.answers import Taken, largest_further
 from mpt.tracking.book import key_of
-from mpt.tracking.coverage import Coverage, watch_next
+from mpt.tracking.coverage import Coverage, grown, watch_next
 from mpt.tracking.departures import Departures, settle
 from mpt.tracking.dialogue import ClassifierHead, Told, foreseen, listen, prepare
 from mpt.tracking.errors import FleetError
-from mpt.tracking.intake import Intake, read_answers
+from mpt.tracking.history import History
+from mpt.tracking.intake import Before, Intake, read_answers
 from mpt.tracking.prototypes import Current, current, measured_in
 from mpt.tracking.refusals import counted
 from mpt.tracking.roster import Absent, Decision, Roster, advance, check_id, printable, titled
@@ -34,6 +34,7 @@ from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.stale import offsets, still_known
 from mpt.tracking.state import TrackerState
 from mpt.tracking.trusted import last_trusted
+from mpt.tracking.verdicts import doubting, health_of, newly_clipped, verdicts
 
 MOST_DECISIONS, MOST_PROBLEMS = 1000, 100
 """Of a round, that are kept in the state; the log has them all."""
@@ -111,7 +112,7 @@ class Heard:
         later: the questions after it, each with its answers by vehicle.
         rounds: the round that a vehicle's first answer was made for, where the transport knows.
         intake: takes answers as they come, where they need not be kept: the method has no questions of its own.
-        leaving, absent, names, head, asked: what has been said beside the answers so far, see `Tracker.take`.
+        leaving, absent, names, head, asked, doubted: what has been said beside the answers so far, see `Tracker.take`.
     """
 
     question: Question
@@ -124,6 +125,7 @@ class Heard:
     names: Mapping[str, str] = field(default_factory=dict)
     head: ClassifierHead | None = None
     asked: frozenset[str] | None = None
+    doubted: bool = False
 
     def told(
         self,
@@ -132,6 +134,7 @@ class Heard:
         names: Mapping[str, str],
         head: ClassifierHead | None,
         asked: Collection[str] | None = None,
+        doubted: bool = False,
     ) -> "Heard":
         """With more of what is said beside answers."""
         if isinstance(leaving, str):
@@ -139,7 +142,8 @@ class Heard:
         gone, head = self.leaving | set(leaving), head or self.head
         whom = self.asked if asked is None else frozenset(asked)
         called = {**self.names, **names}
-        return replace(self, leaving=gone, absent=self.absent | absent, names=called, head=head, asked=whom)
+        said = replace(self, leaving=gone, absent=self.absent | absent, names=called, doubted=self.doubted or doubted)
+        return replace(said, head=head, asked=whom)
 
     def receive(self, vehicle: str, answer: bytes, made_for: int | None = None) -> "Heard":
         """With a vehicle's answer to the latest question; `FleetError` where it has one already."""
@@ -199,6 +203,15 @@ def excluded(state: TrackerState) -> dict[str, str]:
     return {v: f"it is {m.state}: {m.why}" for v, m in members.items() if m.state in ("banned", "quarantined")}
 
 
+def known_before(state: TrackerState) -> Before:
+    """What the round's answers are taken by."""
+    last = state.snapshot
+    history = History() if last is None else History(last.everybody, last.holders)
+    owners = {c: one.owners for c, one in state.tracked.items()}
+    enough = {c: state.settings.carry_share * one.samples for c, one in state.tracked.items()}
+    return Before(excluded(state), owners, enough, history)
+
+
 def models_needed(state: TrackerState) -> tuple[int, ...]:
     """See `Tracker.models_needed`."""
     if not state.settings.asks.models:
@@ -214,7 +227,7 @@ def take(state: TrackerState, heard: Heard) -> More | tuple[TrackerState, Outcom
     if heard.intake is not None:
         taken = heard.intake.taken({})
     else:
-        taken = read_answers(settings, question, heard.answers, heard.rounds, heard.later, excluded(state))
+        taken = read_answers(settings, question, heard.answers, heard.rounds, heard.later, known_before(state))
     roster, moves = advance(
         state.roster,
         request.round,
@@ -240,7 +253,7 @@ def take(state: TrackerState, heard: Heard) -> More | tuple[TrackerState, Outcom
     if missing:
         why = f"{settings.method}: {MOST_QUESTIONS} questions were asked in this round, it would ask on"
         told = replace(told, problems=(*told.problems, why))
-    return _closed(state, taken, roster, moves, departed, told, request.round, heard.names)
+    return _closed(state, taken, roster, moves, departed, told, request.round, heard)
 
 
 def _unasked(state: TrackerState, taken: Taken, roster: Roster, asked: frozenset[str] | None) -> dict[str, Ints]:
@@ -260,23 +273,26 @@ def _closed(
     departed: Departures,
     told: Told,
     round: int,
-    names: Mapping[str, str],
+    heard: Heard,
 ) -> tuple[TrackerState, Outcome]:
     """The state after a round that everything is known of."""
-    settings, present = state.settings, state.coverage
+    settings, present, names = state.settings, state.coverage, heard.names
     refusals = tuple(Decision(round, "refused", v, (), why) for v, why in sorted(taken.refused.items()))
     known = still_known(state, departed.tracked, roster)
     trusted = last_trusted(state, roster, taken.unasked)
     now = current(state, departed, taken, roster, known, told, trusted, round)
+    now = doubting(now) if heard.doubted else now
     tracked = {
         c: replace(one, method_state=told.method_states.get(c, one.method_state)) for c, one in departed.tracked.items()
     }
     counts = {v: c for v, c in {**state.counts, **taken.counts}.items() if not roster.gone(v)}
     after = replace(state, counts=counts)
-    watch, changes = watch_next(settings, state.watch, after.coverage, departed.tracked.keys(), roster, round)
-    health = _health(now)
+    coverage = grown(state.counts, after.coverage) if settings.gate else after.coverage
+    watch, changes = watch_next(settings, state.watch, coverage, departed.tracked.keys(), roster, round)
+    health = health_of(now)
     held = (_holding(decision, present, settings) for decision in moves)
-    plain = chain(refusals, held, departed.decisions, changes, _verdicts(state, health, round))
+    said = verdicts(state, health, taken, now, departed.tracked, round)
+    plain = chain(refusals, newly_clipped(state, taken, round), held, departed.decisions, changes, said)
     called = {**{v: m.name for v, m in roster.members.items()}, **names}
     decisions = tuple(_named(decision, settings, called) for decision in plain)
     problems = (
@@ -296,6 +312,7 @@ def _closed(
         stale_offsets={**known, **offsets(taken, roster, now.forecasts)} if settings.remembers else {},
         held_out=departed.held_out,
         refusals=counted(state.refusals, taken.refused.values()),
+        clipped=tuple(sorted(taken.clipped)) if taken.snapshot is not None else state.clipped,
         lacking=_lacking(state, departed, taken, roster),
         health=health,
         outward=now.outward,
@@ -332,24 +349,6 @@ def _lacking(state: TrackerState, departed: Departures, taken: Taken, roster: Ro
     there = {v: rounds for v, rounds in known.items() if not roster.gone(v)}
     found = {v: tuple(r for r in rounds if r in needed) for v, rounds in sorted(there.items())}
     return {v: rounds for v, rounds in found.items() if rounds}
-
-
-def _health(now: Current) -> dict[int, Health]:
-    return {
-        c: Health(float(made.expected_error), made.verdict)
-        for c, made in sorted(now.reconstructions.items())
-        if made.expected_error is not None and made.verdict is not None
-    }
-
-
-def _verdicts(state: TrackerState, health: Mapping[int, Health], round: int) -> tuple[Decision, ...]:
-    """The verdicts that are others than the round before."""
-    before = {c: known.verdict for c, known in state.health.items()}
-    return tuple(
-        Decision(round, "verdict", "", (c,), f"{known.verdict}, an error of {known.expected_error:.2g} is expected")
-        for c, known in health.items()
-        if known.verdict != before.get(c, "good")
-    )
 
 
 def _aimed(state: TrackerState, taken: Taken) -> TrackerState:

@@ -66,6 +66,9 @@ class TrackerSettings:
     )
     remember: bool = setting(True, "whether remaining samples of suspected vehicles count as they were")
     most_references: int = setting(2, "of methods that read departure-time models, as mpt-x: so many are kept", least=1)
+    gate: bool = setting(
+        True, "whether what is unlikely in an answer is clipped, so that no vehicle moves any prototype far"
+    )
     watch: tuple[int, ...] = ()
     shadow: bool = setting(
         False, "whether nothing changes in training: departed classes are held out of it once mpt fleet approve says so"

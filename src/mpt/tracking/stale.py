@@ -94,7 +94,7 @@ def offsets(taken: Taken, roster: Roster, forecasts: Mapping[int, Floats]) -> Of
         return {}
     origin = taken.snapshot.everybody.origin
     return {
-        v: {c: read_only(rows[c] - taken.counts[v][c] * (forecasts[c] - origin)) for c in rows if c in forecasts}
+        v: {c: read_only(taken.counts[v][c] * (rows[c] - (forecasts[c] - origin))) for c in rows if c in forecasts}
         for v, rows in taken.watched.items()
         if roster.state(v) == "present"
     }

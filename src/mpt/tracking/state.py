@@ -98,6 +98,7 @@ class TrackerState:
             answer is in.
         orders: how many of the operator's orders have been carried out.
         refusals: how many answers and updates were refused so far, by reason.
+        clipped: the vehicles of whose last answer not all counted.
         prototypes: (C, d), the latest; a row of NaN where a class never had one, or is lost.
         made: (C,), the round that each is from; -1 where there is none.
         linear: the readout of a method that gives one; None where prototypes are read out.
@@ -125,6 +126,7 @@ class TrackerState:
     trusted: Mapping[str, Snapshot] = field(default_factory=dict)
     orders: int = 0
     refusals: Mapping[str, int] = field(default_factory=dict)
+    clipped: tuple[str, ...] = ()
     linear: Linear | None = None
     span: Floats | None = None
     origin: Floats | None = None
@@ -199,6 +201,7 @@ def _about(state: TrackerState, tracked: Sequence[Tracked], frame: ClassStatisti
         "ended": state.roster.absences,
         "orders": state.orders,
         "refusals": dict(sorted(state.refusals.items())),
+        "clipped": state.clipped,
         "trusted": {v: _apart(state).index(id(one)) for v, one in sorted(state.trusted.items())},
         "watch": {
             "since": list(state.watch.since.items()),
@@ -350,6 +353,7 @@ def _read(reader: Reader, chosen: TrackerSettings | None) -> TrackerState:
         trusted=trusted,
         orders=about.get("orders", 0),
         refusals=about.get("refusals", {}),
+        clipped=tuple(about.get("clipped", ())),
         linear=linear,
         span=span,
         origin=origin,

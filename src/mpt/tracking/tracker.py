@@ -12,17 +12,20 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from mpt.protocol.question import Question
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking import state as states
 from mpt.tracking.answers import largest_answer
+from mpt.tracking.coverage import besides_largest
 from mpt.tracking.dialogue import ClassifierHead
 from mpt.tracking.errors import FleetError
 from mpt.tracking.intake import Intake
 from mpt.tracking.operator import Order, obey, quarantine
 from mpt.tracking.refusals import counted
 from mpt.tracking.roster import Absent, Decision, Roster
-from mpt.tracking.rounds import Heard, More, Outcome, excluded, models_needed, questions, shortened, take
+from mpt.tracking.rounds import Heard, More, Outcome, known_before, models_needed, questions, shortened, take
 from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.state import TrackerState
 
@@ -76,6 +79,14 @@ class Tracker:
     def roster(self) -> Roster:
         """Who is present, suspected and departed."""
         return self.state.roster
+
+    @property
+    def holders(self) -> frozenset[str]:
+        """The vehicles for whose sake a class is watched: what they have learned, others have not."""
+        state, watched = self.state, list(self.state.watch.classes)
+        there, release = besides_largest(state.counts, state.counts), self.settings.release
+        held = {v: (mine[watched], release * there[v][watched]) for v, mine in state.counts.items()}
+        return frozenset(v for v, (mine, needed) in held.items() if np.any((mine > 0) & (mine >= needed)))
 
     @property
     def held_out(self) -> tuple[int, ...]:
@@ -132,7 +143,9 @@ class Tracker:
         """A round that nothing has been heard in. Where a method has no questions of its own, answers are not kept."""
         question = self.question(round)
         streams = self.settings.speaks is None
-        return Heard(question, intake=Intake(self.settings, question, (), excluded(self.state)) if streams else None)
+        return Heard(
+            question, intake=Intake(self.settings, question, (), known_before(self.state)) if streams else None
+        )
 
     @property
     def answered(self) -> Collection[str]:
@@ -151,6 +164,7 @@ class Tracker:
         names: Mapping[str, str] = _UNNAMED,
         head: ClassifierHead | None = None,
         asked: Collection[str] | None = None,
+        doubted: bool = False,
     ) -> More | Outcome:
         """With what has been received: what to ask next in this round, of whom; or what came of it.
 
@@ -165,8 +179,11 @@ class Tracker:
             head: weight (C, d) and bias (C,) of the round's global model, for methods that read them.
             asked: the vehicles that were asked in this round, where not all were: the others have missed nothing, and
                 their classes are as they were answered for last. None: all were.
+            doubted: whether somebody's update was cut by more than half: what was learned in the round is in doubt,
+                and no prototype is called good.
         """
-        heard = (self._heard or self._begun()).told(leaving, Absent(absent, late, refused), names, head, asked)
+        about = (leaving, Absent(absent, late, refused), names, head, asked, doubted)
+        heard = (self._heard or self._begun()).told(*about)
         result = take(self.state, heard)
         if isinstance(result, More):
             self._heard = heard.ask(result)
@@ -187,6 +204,7 @@ class Tracker:
         names: Mapping[str, str] = _UNNAMED,
         head: ClassifierHead | None = None,
         asked: Collection[str] | None = None,
+        doubted: bool = False,
         ask: Callable[[More], Mapping[str, bytes]] | None = None,
     ) -> Outcome:
         """End a round with the answers that came in time.
@@ -206,11 +224,12 @@ class Tracker:
             head: of the round's global model, for methods that read it.
             asked: the vehicles that were asked in this round, where not all were: the others have missed nothing, and
                 their classes are as they were answered for last. None: all were.
+            doubted: as of `take`.
             ask: asks the vehicles that are named, and gives what came back in time: for methods with several questions.
         """
         heard = Heard(self.question(round), answers, rounds=rounds)
         while True:
-            heard = heard.told(leaving, Absent(absent, late, refused), names, head, asked)
+            heard = heard.told(leaving, Absent(absent, late, refused), names, head, asked, doubted)
             result = take(self.state, heard)
             if not isinstance(result, More):
                 break

@@ -13,6 +13,7 @@ import numpy as np
 from mpt.core import ClassStatistics, Reconstruction, StatisticsError
 from mpt.core.validation import Ints, check_finite
 from mpt.tracking.answers import Snapshot
+from mpt.tracking.coverage import credible
 from mpt.tracking.roster import UNHEARD, Roster
 from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.state import TrackerState
@@ -60,6 +61,7 @@ def meanwhile(
     tracked: Collection[int],
     roster: Roster,
     stats: ClassStatistics,
+    counts: Mapping[str, Ints],
 ) -> dict[int, Meanwhile]:
     """The classes that hang on such holders and that nobody else carries, reconstructed as by MPT; nothing is kept.
 
@@ -69,11 +71,13 @@ def meanwhile(
         tracked: the classes that have a deposit.
         roster: after this round.
         stats: of this round.
+        counts: (C,) what each vehicle has.
     """
     holders = dict[int, str]()
     for vehicle, snapshot in sorted(trusted.items()):
-        for c in snapshot.held(vehicle, settings.release):
-            if c in tracked or settings.carries(int(stats.counts[c]), int(snapshot.everybody.counts[c])):
+        had = credible(snapshot.everybody.counts, counts) if settings.gate else snapshot.everybody.counts
+        for c in snapshot.held(vehicle, settings.release, besides=settings.gate):
+            if c in tracked or settings.carries(int(stats.counts[c]), int(had[c])):
                 continue
             if c not in holders or _held(trusted, vehicle, c) > _held(trusted, holders[c], c):
                 holders[c] = vehicle

@@ -60,7 +60,7 @@ def main() -> None:
     method = Noted(find_method(name), {})
     plan = Plan(
         rare=dataset.class_index("truck"), methods=("mpt",), vehicles=VEHICLES, remaining=0.1, rounds=ROUNDS,
-        depart_at=2, eval_every=1, epochs=1, batch_size=16,
+        depart_at=2, eval_every=1, epochs=1, batch_size=16, gate="on",
     )  # fmt: skip
     federation = Federation(dataset, plan, torch.device("cpu"), methods=[method])
     state, apart = federation.start(), []

@@ -31,7 +31,7 @@ def test_the_demos_settings_are_those_of_the_app():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"round": 3}, "unknown key 'round', known are augment, backbone"),
+        ({"round": 3}, "unknown key 'round', known are aggregation, augment, backbone"),
         ({"wait": 3.0}, "unknown key 'wait', it is called timeout now"),
         ({"num-rounds": "3"}, "num-rounds = '3', should be a whole number"),
         ({"lr": True}, "lr = True, should be a number"),

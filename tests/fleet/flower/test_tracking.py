@@ -84,6 +84,7 @@ def test_under_a_strategy_it_tracks_what_the_tracker_alone_tracks(tmp_path):
         "watched",
         "suspected",
         "deposited",
+        "verdict",
         "departed",
         "held-out",
     ]

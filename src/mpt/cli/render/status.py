@@ -55,6 +55,9 @@ def _print_uncounted(found: Status, most: int | None) -> None:
             add_row(table, v.name or v.vehicle, v.state, v.why)
         show(table)
         _left_out(len(rows), most, "vehicles")
+    if clipped := [v.name or v.vehicle for v in found.vehicles if v.clipped]:
+        more = "" if most is None or len(clipped) <= most else f" and {len(clipped) - most:,} more"
+        say(f"\nclipped, so that not all of the last answer counts: {printable(', '.join(clipped[:most]))}{more}")
     if found.refusals:
         counted = ", ".join(f"{times:,} {reason}" for reason, times in sorted(found.refusals.items()))
         say(f"\nreplies refused since the fleet began: {counted}")

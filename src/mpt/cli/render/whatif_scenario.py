@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mpt.base.errors import MptError
-from mpt.fleet.whatif_scenario import Absence, Forecast
+from mpt.fleet.whatif_scenario import ClassAbsence, Forecast
 from mpt.scenario import text_lanes
 
 _WIDTH = 80
@@ -72,7 +72,7 @@ def _print_table(found: Forecast, most: int | None) -> None:
         _say(f"and {_many(left, 'more absence')}: --all prints them, --json has them")
 
 
-def _row(one: Absence, labelled: bool) -> list[str]:
+def _row(one: ClassAbsence, labelled: bool) -> list[str]:
     rounds = f"round {one.first}" if one.first == one.last else f"rounds {one.first} to {one.last}"
     when = [one.labels[0] if one.first == one.last else f"{one.labels[0]} to {one.labels[1]}"] if labelled else []
     back = "no" if one.back is None else f"round {one.back}"

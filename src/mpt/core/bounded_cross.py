@@ -1,0 +1,309 @@
+r"""Cross moments of many vehicles, each of which moves the map that they give by a bounded amount: Eq. (G5).
+
+Their sums of h are those of the statistics, whose means are bounded there (`mpt.core.bounded`); their means of z are
+compared with each other likewise. Where either of the two was far off, both count as those of the others: what is moved
+on one side alone would be a movement of features that nobody has seen. About the class means, W_zz = sum of a z z^T and
+W_zh = sum of a z h^T, it is W_zh = W_zz A + noise on every vehicle, A the map that all have in common: a vehicle whose
+W_zh is far from that has the common map in place of its own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from mpt.core.affine import map_ridge
+from mpt.core.agreement import Agreement, Deviations, agree, compare
+from mpt.core.bounded import Clip, Consensus
+from mpt.core.cross import CrossStatistics
+from mpt.core.equations import regularize
+from mpt.core.health import whiten
+from mpt.core.influence import HOLDERS, Known, redescending, spread_share
+from mpt.core.linalg import dot, gram
+from mpt.core.rounding import regular_factor
+from mpt.core.validation import Floats, Ints
+
+MOST_RESIDUAL = 3.0
+"""Times the median vehicle's: how far W_zh may be from W_zz A, squared, before it counts by less, Eq. (G5)."""
+_PASSES = 3
+
+
+class CrossClip(NamedTuple):
+    """What of a vehicle's cross moments does not count.
+
+    Attributes:
+        spread: the factor for W_zz and W_zh, as in Eq. (G2).
+        times: by class, how many times its bound the mean was off under the reference model.
+        residual: the share of W_zh - W_zz A that counts.
+    """
+
+    spread: float
+    times: dict[int, float]
+    residual: float
+
+
+@dataclass(frozen=True, eq=False)
+class CrossConsensus:
+    """What cross moments are compared with.
+
+    Attributes:
+        spread: the median vehicle's samples' squared length about their class means, under the reference model.
+        means: where the means under it agree.
+        now: where those under the current model do, about `origin` (d,).
+        moments: (d, d) twice: W_zz and W_zh of the vehicles that agree, which give the common map.
+        ridge: relative, of that map.
+        probes: (d, p), directions of h in which W_zh are compared, and their images (d, p) under the common map.
+        residual: the median vehicle's distance from it, squared, a sample and dimension.
+    """
+
+    spread: float
+    means: Agreement
+    now: Agreement
+    origin: Floats
+    moments: tuple[Floats, Floats]
+    ridge: float
+    probes: tuple[Floats, Floats]
+    residual: float
+
+
+class BoundedCross(NamedTuple):
+    """Cross moments that may be merged, what of each did not count, and what they were compared with, if anything."""
+
+    reports: tuple[CrossStatistics, ...]
+    clips: tuple[CrossClip | None, ...]
+    consensus: CrossConsensus | None
+
+
+def bounded_cross(
+    reports: Sequence[CrossStatistics], clips: Sequence[Clip | None], agreed: Consensus | None
+) -> BoundedCross:
+    """Bound what each of several vehicles' cross moments adds to their sum.
+
+    Args:
+        reports: one a vehicle, of the same request.
+        clips: of the same vehicles' statistics.
+        agreed: of the statistics; None where there was nothing to compare with.
+    """
+    several = tuple(reports)
+    if len(several) < HOLDERS or agreed is None or agreed.probes is None:
+        made = tuple(_moved(r, clip) for r, clip in zip(several, clips, strict=True))
+        return BoundedCross(made, (None,) * len(made), None)
+    stacked = _Stacked.of(several)
+    spread = _median(stacked.spreads)
+    usual = spread_share(stacked.spreads, spread) >= 1
+    common = _Common.of(several, usual)
+    if common is None:
+        made = tuple(_moved(r, clip) for r, clip in zip(several, clips, strict=True))
+        return BoundedCross(made, (None,) * len(made), None)
+    found = agree(stacked.counts, stacked.earlier, common.factor)
+    far, images = _residuals(several, stacked, common, agreed.probes)
+    for _ in range(_PASSES):
+        near = usual & (far <= MOST_RESIDUAL * _median(far[usual]))
+        if near.sum() == common.vehicles or not near.any():
+            break
+        again = _Common.of(several, near)
+        if again is None:
+            break
+        common = again
+        far, images = _residuals(several, stacked, common, agreed.probes)
+    consensus = CrossConsensus(
+        spread=spread,
+        means=found.agreement,
+        now=agreed.means,
+        origin=agreed.origin,
+        moments=common.moments,
+        ridge=common.ridge,
+        probes=(agreed.probes, images),
+        residual=_median(far),
+    )
+    cuts = _cuts(several, stacked, found, far, consensus)
+    cross_map = _map(consensus) if any(cut is not None and cut.residual < 1 for cut in cuts) else None
+    made = tuple(_moved(r, clip, cut, consensus, cross_map) for r, clip, cut in zip(several, clips, cuts, strict=True))
+    return BoundedCross(made, cuts, consensus)
+
+
+def bounded_more(
+    report: CrossStatistics, clip: Clip | None, consensus: CrossConsensus | None
+) -> tuple[CrossStatistics, CrossClip | None]:
+    """One more vehicle's cross moments as they count, beside those that the consensus is from."""
+    if consensus is None:
+        return _moved(report, clip), None
+    stacked = _Stacked.of((report,))
+    found = compare(stacked.counts, stacked.earlier, consensus.means)
+    probes, images = consensus.probes
+    factor = consensus.means.factor
+    assert factor is not None
+    far = _distances((report,), stacked, probes, images, factor)
+    (cut,) = _cuts((report,), stacked, found, far, consensus)
+    cross_map = _map(consensus) if cut is not None and cut.residual < 1 else None
+    return _moved(report, clip, cut, consensus, cross_map), cut
+
+
+def _cuts(
+    reports: Sequence[CrossStatistics], stacked: "_Stacked", found: Deviations, far: Floats, consensus: CrossConsensus
+) -> tuple[CrossClip | None, ...]:
+    spreads = spread_share(stacked.spreads, consensus.spread)
+    most, off = MOST_RESIDUAL * consensus.residual, found.far
+    ratios = np.sqrt(far / most) if most > 0 else np.zeros_like(far)
+    kept = np.where(ratios > 1, redescending(ratios), 1.0)
+    made = list[CrossClip | None]()
+    for v in range(len(reports)):
+        classes = np.flatnonzero(off[v]).tolist()
+        if spreads[v] >= 1 and kept[v] >= 1 and not classes:
+            made.append(None)
+            continue
+        times = {c: float(found.times[:, v, c].max()) for c in classes}
+        made.append(CrossClip(float(spreads[v]), times, float(kept[v])))
+    return tuple(made)
+
+
+def _moved(
+    report: CrossStatistics,
+    clip: Clip | None,
+    cut: CrossClip | None = None,
+    consensus: CrossConsensus | None = None,
+    cross_map: Floats | None = None,
+) -> CrossStatistics:
+    """The report as it counts."""
+    if clip is None and cut is None:
+        return report
+    clip, cut = clip or Clip(), cut or CrossClip(1.0, {}, 1.0)
+    n, counts = report.counts, clip.counts(report.counts)
+    z, h = (sums / np.maximum(n, 1)[:, None] for sums in (report.earlier, report.sums))
+    for c in {*clip.means, *cut.times}:
+        if consensus is not None and np.isfinite([consensus.means.centres[c, 0], consensus.now.centres[c, 0]]).all():
+            z[c], h[c] = consensus.means.centre(c), consensus.now.centre(c) + consensus.origin - report.origin
+        elif c in clip.means:
+            h[c] = clip.means[c] - report.origin
+    seen = np.flatnonzero((n > 0) & (report.weights > 0))
+    kept = cut.spread * counts[seen].sum() / max(int(n[seen].sum()), 1)
+    within, within_cross = (kept * part for part in _within(report))
+    if cross_map is not None and cut.residual < 1:
+        common = dot(within, cross_map)
+        within_cross = common + cut.residual * (within_cross - common)
+    root = np.sqrt(report.weights[seen] * counts[seen])[:, None]
+    products, cross = within + gram(z[seen] * root), within_cross + dot((z[seen] * root).T, h[seen] * root)
+    earlier, sums = z * counts[:, None], h * counts[:, None]
+    return replace(report, counts=counts, earlier=earlier, sums=sums, gram=products, cross=cross)
+
+
+def _within(report: CrossStatistics) -> tuple[Floats, Floats]:
+    """W_zz and W_zh, about the vehicle's own class means."""
+    seen = (report.counts > 0) & (report.weights > 0)
+    scale = np.sqrt(report.weights[seen] / report.counts[seen])[:, None]
+    z, h = scale * report.earlier[seen], scale * report.sums[seen]
+    within, within_cross = report.gram - gram(z), report.cross - dot(z.T, h)
+    rounded = within.diagonal() <= 0
+    within[rounded], within[:, rounded], within_cross[rounded] = 0.0, 0.0, 0.0
+    return within, within_cross
+
+
+@dataclass(frozen=True, eq=False)
+class _Stacked:
+    """Several vehicles' cross moments as arrays.
+
+    Attributes:
+        counts: (V, C).
+        earlier, sums: (V, C, d).
+        weights: (C,).
+        spreads: (V,), weighted squared length of a sample about its class mean under the reference model.
+        noise: (V,), sum of a^2 over samples, what the noise of W_zh grows with.
+    """
+
+    counts: Ints
+    earlier: Floats
+    sums: Floats
+    weights: Floats
+    spreads: Floats
+    noise: Floats
+
+    @classmethod
+    def of(cls, reports: Sequence[CrossStatistics]) -> "_Stacked":
+        counts, a = np.array([r.counts for r in reports]), reports[0].weights
+        earlier, sums = np.array([r.earlier for r in reports]), np.array([r.sums for r in reports])
+        n = np.maximum(counts, 1)
+        lengths = np.einsum("vcd,vcd->vc", earlier, earlier) / n
+        about = np.array([r.gram.trace() for r in reports]) - (a * lengths).sum(axis=1)
+        free = (a * (counts - (counts > 0))).sum(axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            spreads = np.where(free > 0, np.maximum(about, 0.0) / free, np.nan)
+        return cls(counts, earlier, sums, a, spreads, (a**2 * counts).sum(axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class _Common:
+    """What some vehicles have in common: W_zz and W_zh, and L of the covariance of z."""
+
+    vehicles: int
+    moments: tuple[Floats, Floats]
+    factor: Floats
+    ridge: float
+
+    @classmethod
+    def of(cls, reports: Sequence[CrossStatistics], chosen: Known) -> "_Common | None":
+        some = [r for r, there in zip(reports, chosen, strict=True) if there]
+        a = reports[0].weights
+        if not some:
+            return None
+        counts = np.sum([r.counts for r in some], axis=0)
+        seen = (counts > 0) & (a > 0)
+        rows = [np.sqrt(a / np.maximum(r.counts, 1))[:, None] for r in some]
+        z = np.concatenate([scale * r.earlier for scale, r in zip(rows, some, strict=True)])
+        h = np.concatenate([scale * r.sums for scale, r in zip(rows, some, strict=True)])
+        within = _total([r.gram for r in some]) - gram(z)
+        if not seen.any() or not np.trace(within) > 0:
+            return None
+        cross = _total([r.cross for r in some]) - dot(z.T, h)
+        ridge = max(map_ridge(a[seen], counts[seen], len(within)), 1e-6)
+        free = float((a * counts).sum())
+        return cls(len(some), (within, cross), regular_factor(within / free, 0.1, "gram"), ridge)
+
+    def images(self, probes: Floats) -> Floats:
+        """(d, p): A x for each of the probes."""
+        within, cross = self.moments
+        return np.asarray(scipy.linalg.solve(regularize(within, self.ridge), dot(cross, probes), assume_a="pos"))
+
+
+def _map(consensus: CrossConsensus) -> Floats:
+    """(d, d): the common map."""
+    within, cross = consensus.moments
+    return np.asarray(scipy.linalg.solve(regularize(within, consensus.ridge), cross, assume_a="pos"))
+
+
+def _residuals(
+    reports: Sequence[CrossStatistics], stacked: _Stacked, common: _Common, probes: Floats
+) -> tuple[Floats, Floats]:
+    """`_distances` from a common map, and the images of the probes under it."""
+    images = common.images(probes)
+    return _distances(reports, stacked, probes, images, common.factor), images
+
+
+def _distances(
+    reports: Sequence[CrossStatistics], stacked: _Stacked, probes: Floats, images: Floats, factor: Floats
+) -> Floats:
+    """(V,): |L^-1 (W_zh x - W_zz A x)|^2 over the probes x, for each sample and dimension."""
+    a = stacked.weights / np.maximum(stacked.counts, 1)
+    z, h = stacked.earlier, stacked.sums
+    made = np.zeros((len(reports), probes.shape[1], probes.shape[0]))
+    along = a[:, :, None] * (h @ probes - z @ images)
+    for v, report in enumerate(reports):
+        made[v] = (dot(report.cross, probes) - dot(report.gram, images)).T
+    made -= np.einsum("vcd,vcp->vpd", z, along)
+    lengths = np.sum(whiten(made.reshape(-1, probes.shape[0]), factor) ** 2, axis=1).reshape(len(reports), -1)
+    return np.asarray(lengths.mean(axis=1) / probes.shape[0] / np.maximum(stacked.noise, 1e-300))
+
+
+def _total(matrices: Sequence[Floats]) -> Floats:
+    """Their sum, without a stack of all of them."""
+    whole = matrices[0].copy()
+    for one in matrices[1:]:
+        whole += one
+    return whole
+
+
+def _median(values: Floats) -> float:
+    known = values[np.isfinite(values)]
+    known = known[known > 0]
+    return float(np.median(known)) if len(known) else 0.0

@@ -1,0 +1,166 @@
+r"""How far one vehicle can move what a fleet adds up: one function for each bound, Eq. (G1) to (G4).
+
+What is merely unlikely is clipped, not refused: the only holder of a class is an outlier by nature. A vehicle's samples
+of a class are moved as a whole, scatter less, or count as fewer. All of this is known from its sums, and what comes of
+it are sums that some samples could have given.
+
+Notation: V vehicles, C classes, feature dimension d; n_v samples of a class on vehicle v, n_o on all others. A
+deviation is *whitened* by the lower Cholesky factor L of the pooled covariance S~ = L L^T, Eq. (3); where no covariance
+is known, it is taken as it is.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.special import gammainccinv
+
+from mpt.core.health import whiten
+from mpt.core.linalg import dot
+from mpt.core.validation import Floats, Ints
+
+Known = NDArray[np.bool_]
+
+HOLDERS = 3
+"""A class's means judge one another where so many vehicles have samples of it: two that agree outvote one."""
+
+MOST_SPREAD = 2.0
+"""Times the median vehicle's: the variance of a vehicle's samples about their class means counts up to here, (G2)."""
+
+MOST_ENERGY = 1.5
+"""Times the median vehicle's: from here on it is looked whether one direction of its scatter stands out, (G2)."""
+
+RARE, SLACK = 1e-4, 1.5
+"""Of Eq. (G3): samples that are Gaussian are beyond the bound with this chance; those of networks have so much more."""
+
+OWN_OFFSET = 4.0
+"""By how much a vehicle's squared bound grows at most that lies as far off in its other classes, Eq. (G3)."""
+
+_GROSS = 1.5
+"""Times the bound: from here on a deviation counts as none, Eq. (G4)."""
+_STEPS = 12
+"""Of the iteration for a geometric median."""
+
+
+def no_majority(counts: Ints) -> Ints:
+    """Eq. (G1): (V,), what each vehicle has, at most as much as all others have together; where they have none, all."""
+    others = counts.sum() - counts
+    return np.where((counts > others) & (others > 0), others, counts)
+
+
+def capped_remaining(counts: Ints) -> Ints:
+    """Eq. (G1): (V,), so many count of each vehicle's samples of a departed class: none has a majority, nor more than
+
+    twice what the median holder has, where there are three. The more samples count, the further they move the mean.
+    """
+    holding = counts[counts > 0]
+    most = 2 * int(np.ceil(np.median(holding))) if len(holding) >= HOLDERS else int(counts.sum())
+    return np.minimum(no_majority(counts), most)
+
+
+def spread_share(spread: Floats, middle: float) -> Floats:
+    """Eq. (G2), first part: the factor for a vehicle's scatter about its class means, given its variance a sample.
+
+    Up to twice the median vehicle's all of it counts, beyond it ever less, and from three times on as the median's.
+    """
+    if middle <= 0:
+        return np.ones_like(spread)
+    x = np.nan_to_num(spread / (MOST_SPREAD * middle), nan=0.0)
+    effective = np.maximum(1 - (x - 1) / (_GROSS - 1) * (1 - 1 / MOST_SPREAD), 1 / MOST_SPREAD)
+    return np.where(x > 1, effective / np.maximum(x, 1.0), 1.0)
+
+
+def direction_share(within: Floats, samples: float, others: float, factor: Floats) -> float:
+    r"""Eq. (G2), second part: the factor for a vehicle's scatter W (d, d) that stands far out in one direction.
+
+    With lambda the largest eigenvalue of L^-1 (W / n) L^-T, in units of the pooled covariance with W in it, that in
+    units of the others' alone is (1 - w) lambda / (1 - w lambda), w = n / (n + others). It may be
+
+        2 (1 + sqrt(d / n))^2 (1 - sqrt(d / o))^-2,
+
+    twice the largest that n samples of the same covariance have in units of that of o others; where it is more, all of
+    W counts by so much less.
+
+    Args:
+        within: W, about the vehicle's own class means.
+        samples: n, its degrees of freedom.
+        others: o, those of the others.
+        factor: L (d, d).
+    """
+    d = len(within)
+    scaled = whiten(whiten(within / samples, factor).T, factor)
+    (largest,) = scipy.linalg.eigvalsh((scaled + scaled.T) / 2, subset_by_index=[d - 1, d - 1], check_finite=False)
+    share = samples / (samples + others)
+    left = 1 - share * largest
+    most = 2 * (1 + np.sqrt(d / samples)) ** 2 / max(1 - np.sqrt(d / max(others, 1.0)), 0.5) ** 2
+    if left * most >= (1 - share) * largest:
+        return 1.0
+    return float(max(most * left, 0.0) / ((1 - share) * largest))
+
+
+def chance(counts: Floats | Ints, others: Floats | Ints) -> Floats:
+    """1 / n_v + 1 / n_o: the variance of the difference of two means, in units of a sample's; inf without both."""
+    with np.errstate(divide="ignore"):
+        return 1 / np.asarray(counts, dtype=np.float64) + 1 / np.asarray(others, dtype=np.float64)
+
+
+def bounds(squares: Floats, usual: Floats, known: Known, dimensions: int) -> Floats:
+    r"""Eq. (G3): r^2, how long a whitened deviation x of a vehicle's mean may be, squared. (V, C)
+
+        r^2 = 1.5 chi^2_k(.9999) / chi^2_k(.5) u + min(1.5 o_v, three times that),   u = s k (1/n_v + 1/n_o),
+
+    u is what is usual in k dimensions: s is the median of |x|^2 / (k (1/n_v + 1/n_o)) over all vehicles and classes, so
+    that a fleet whose vehicles differ has larger bounds. o_v is the vehicle's own offset, the median over its classes
+    of what |x|^2 is beyond the usual: one that lies off in all of them, by its camera say, has a larger bound.
+
+    Args:
+        squares: |x|^2 (V, C).
+        usual: u (V, C).
+        known: (V, C), where these are known.
+        dimensions: k.
+    """
+    most = SLACK * beyond_median(dimensions) * usual
+    beyond = np.where(known, np.maximum(squares - usual, 0.0), np.nan)
+    own = np.where(known.sum(axis=1) >= HOLDERS, middle(beyond.T), 0.0)
+    return most + np.minimum(SLACK * own[:, None], (OWN_OFFSET - 1) * most)
+
+
+def middle(values: Floats) -> Floats:
+    """The median along the first axis of what is not NaN; NaN where nothing is. Faster than `np.nanmedian`."""
+    ordered, known = np.sort(values, axis=0), np.sum(~np.isnan(values), axis=0)
+    low, high = np.maximum(known - 1, 0) // 2, known // 2
+    both = np.take_along_axis(ordered, np.stack([low, np.minimum(high, len(values) - 1)]), axis=0)
+    return np.asarray(both.mean(axis=0))
+
+
+@lru_cache(maxsize=64)
+def beyond_median(dimensions: int) -> float:
+    """chi^2_k(1 - RARE) / chi^2_k(.5): how many times its median a squared length rarely is, in k dimensions."""
+    half = max(dimensions, 1) / 2
+    return float(gammainccinv(half, RARE) / gammainccinv(half, 0.5))
+
+
+def redescending(ratio: Floats) -> Floats:
+    """Eq. (G4): the share of a deviation that counts, given how many times its bound it is long.
+
+    Up to the bound all of it counts, beyond it ever less, and from 1.5 times the bound on nothing: a larger lie is
+    worth less. The way that counts is continuous in the way that was reported.
+    """
+    x = np.maximum(ratio, 1.0)
+    return np.asarray(np.maximum(_GROSS - x, 0.0) / ((_GROSS - 1) * x))
+
+
+def geometric_median(points: Floats, counts: Ints) -> Floats:
+    """The point (d,) with the least weighted sum of distances to `points` (H, d): where half of them agree, that is it.
+
+    Weiszfeld's iteration from the median of each coordinate. A point counts by its samples (H,), at most as much as the
+    median one, so that no claim of many samples is a majority.
+    """
+    weights = np.minimum(counts, np.median(counts))
+    middle: Floats = np.median(points, axis=0)
+    for _ in range(_STEPS):
+        far = np.linalg.norm(points - middle, axis=1)
+        pull = weights / np.maximum(far, 1e-9 * float(np.median(far)) + 1e-300)
+        middle = dot(pull / pull.sum(), points)
+    return middle
