@@ -10,6 +10,8 @@ from mpt.core.linalg import dot, svd
 from mpt.core.validation import Floats, Ints
 
 _PASSES = 3
+_FREE = 4
+"""Dimensions in which features that are not whitened vary, at least: a few directions have most of their variance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +168,8 @@ def _times(squares: Floats, variance: Floats, known: Known, agreed: Agreement) -
     (d, k), found = agreed.basis.shape, np.zeros_like(squares)
     for part, dimensions, scale in zip((0, 1), (k, d - k), agreed.scales, strict=True):
         if dimensions and scale > 0:
-            most = bounds(squares[part], scale * dimensions * variance, known, dimensions)
+            tail = dimensions if agreed.factor is not None else min(dimensions, _FREE)
+            most = bounds(squares[part], scale * dimensions * variance, known, tail)
             found[part] = np.where(known, np.sqrt(squares[part] / most), 0.0)
     return found
 

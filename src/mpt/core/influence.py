@@ -118,7 +118,7 @@ def bounds(squares: Floats, usual: Floats, known: Known, dimensions: int) -> Flo
         squares: |x|^2 (V, C).
         usual: u (V, C).
         known: (V, C), where these are known.
-        dimensions: k.
+        dimensions: k; fewer where a deviation is not whitened, so that few directions have most of its length.
     """
     most = SLACK * beyond_median(dimensions) * usual
     beyond = np.where(known, np.maximum(squares - usual, 0.0), np.nan)

@@ -25,8 +25,8 @@ from mpt.core.validation import Floats, Ints, as_int, read_only
 
 _TYPICAL = 0.5
 """Of the expected error: how far departed classes mostly were, by which the verdict goes."""
-_CHANCE = 1.5
-"""Times the variance of a mean: few directions vary more, and samples that stay are no draw of those that left."""
+_CHANCE = 3.0
+"""Times the shared variance: between classes a class may vary more than all do on average, and few samples tell."""
 
 
 class Mapped(NamedTuple):
