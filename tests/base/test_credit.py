@@ -62,9 +62,7 @@ def test_the_curve_is_flat_up_to_half_of_absurd_and_falls_to_what_is_usual(most)
         assert claim * believed(claim, middle, most) == pytest.approx(expected)
 
 
-@given(
-    claim=st.floats(0, 1e12), middle=st.floats(1e-6, 1e6), most=st.floats(1, ABSURD / 2), unit=st.floats(1e-3, 1e3)
-)
+@given(claim=st.floats(0, 1e12), middle=st.floats(1e-6, 1e6), most=st.floats(1, ABSURD / 2), unit=st.floats(1e-3, 1e3))
 def test_no_claim_counts_as_more_than_so_many_times_the_usual_one(claim, middle, most, unit):
     share = believed(claim, middle, most)
     assert 0 <= share <= 1

@@ -17,8 +17,10 @@ from mpt.cli.main import app
 from mpt.federation.attacks import ATTACKS
 from mpt.learning.aggregation import AGGREGATIONS
 
-SMALL = ["--dataset", "road?train=20&test=5", "--image-size", "28", "--rounds", "3", "--depart-at", "1", "--epochs", "1",
-         "--eval-every", "1", "--vehicles", "4", "--remaining", "0.2", "--methods", "mpt,mpt-x", "--device", "cpu"]  # fmt: skip
+SMALL = [
+    *("--dataset", "road?train=20&test=5", "--image-size", "28", "--rounds", "3", "--depart-at", "1", "--epochs", "1"),
+    *("--eval-every", "1", "--vehicles", "4", "--remaining", "0.2", "--methods", "mpt,mpt-x", "--device", "cpu"),
+]
 MINE = """
 class Lie:
     def __init__(self, by=1.0):

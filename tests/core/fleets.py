@@ -31,7 +31,9 @@ def reports(fleet, **options):
 
 def times(stats, by):
     """A report in which every sample counts `by` times."""
-    names = [name for name in ("counts", "sums", "squares", "scatter", "earlier", "gram", "cross") if hasattr(stats, name)]
+    names = [
+        name for name in ("counts", "sums", "squares", "scatter", "earlier", "gram", "cross") if hasattr(stats, name)
+    ]
     return replace(stats, **{name: by * getattr(stats, name) for name in names if getattr(stats, name) is not None})
 
 

@@ -335,8 +335,11 @@ def test_what_would_be_good_needs_samples_that_confirm_it():
     """No sample, samples further off than expected, or so few that a lie of .45 of the margin does not show."""
     assert verdict(1.0, 4.0) == "unconfirmed"
     assert verdict(1.0, 4.0, Gap(1.1, 1.0)) == "unconfirmed"
-    assert verdict(1.0, 4.0, Gap(0.5, 2 * (0.45 * 4) ** 2)) == "good"
-    assert verdict(1.0, 4.0, Gap(0.5, 2.1 * (0.45 * 4) ** 2)) == "unconfirmed"
+    assert verdict(1.0, 4.0, Gap(0.5, (0.64 * 4) ** 2)) == "good"
+    assert verdict(1.0, 4.0, Gap(0.5, 1.05 * (0.64 * 4) ** 2)) == "unconfirmed"
+    assert verdict(1.0, 4.0, Gap(0.5, 1.0), Gap(0.5, 1.0, passes=0.25)) == "good"
+    assert verdict(1.0, 4.0, Gap(0.5, 1.0), Gap(0.5, 1.1, passes=0.25)) == "unconfirmed"
+    assert verdict(1.0, 4.0, Gap(0.5, 1.0), Gap(2.6, 1.0)) == "disputed"
     assert verdict(3.0, 4.0) == "degraded"
     for error in (1.0, 3.0, 3.9):
         assert verdict(error, 4.0, Gap(2.6, 1.0)) == "disputed"

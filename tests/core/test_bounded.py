@@ -129,9 +129,7 @@ def test_a_clipped_report_is_one_that_samples_could_have_given(name, vehicles):
         check_statistics(bounded([lie, *honest]).reports[0])
 
 
-@given(
-    seed=st.integers(0, 2**32 - 1), share=st.floats(0.01, 1), spread=st.floats(0, 1), longest=st.floats(0.1, 100)
-)
+@given(seed=st.integers(0, 2**32 - 1), share=st.floats(0.01, 1), spread=st.floats(0, 1), longest=st.floats(0.1, 100))
 def test_whatever_a_clip_says_samples_could_have_given_what_is_left(seed, share, spread, longest):
     rng = np.random.default_rng(seed)
     ((features, labels),) = make_fleet(seed, [40])

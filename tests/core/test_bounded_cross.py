@@ -46,15 +46,13 @@ def affine(cross):
     """The regression of h on z over samples that are weighted by class, from their moments."""
     counted = cross.weights * cross.counts
     z, h = (cross.weights @ sums / counted.sum() for sums in (cross.earlier, cross.sums))
-    matrix = np.linalg.solve(
-        cross.gram - counted.sum() * np.outer(z, z), cross.cross - counted.sum() * np.outer(z, h)
-    )
+    matrix = np.linalg.solve(cross.gram - counted.sum() * np.outer(z, z), cross.cross - counted.sum() * np.outer(z, h))
     return matrix, h - z @ matrix, z, h
 
 
 def off(cross, honest):
     """How far apart two maps take the honest samples, of how far the honest one takes these from their mean."""
-    (matrix, step, _, _), (right, start, z, h) = affine(cross), affine(honest)
+    (matrix, step, _, _), (right, start, z, _) = affine(cross), affine(honest)
     size = honest.weights @ honest.counts
     missed, about = matrix - right, honest.gram / size - np.outer(z, z)
     at_the_mean = np.sum((z @ missed + step - start) ** 2)
@@ -137,7 +135,9 @@ def test_false_moments_with_right_sums_are_replaced_by_the_common_map(by):
         within, within_cross = made.reports[0].within
         common = within @ np.linalg.solve(*sum(crosses[1:]).within)
         assert np.linalg.norm(within_cross - common) < 0.05 * np.linalg.norm(common)
-        assert off(sum(made.reports), sum(crosses[1:])) < NEAR < 2 * NEAR < off(lie + sum(crosses[1:]), sum(crosses[1:]))
+        assert (
+            off(sum(made.reports), sum(crosses[1:])) < NEAR < 2 * NEAR < off(lie + sum(crosses[1:]), sum(crosses[1:]))
+        )
         later, cut = bounded_more(lie, None, gated(statistics[1:], crosses[1:])[1].consensus)
         assert cut.residual == 0
         assert np.linalg.norm(later.cross - made.reports[0].cross) < 0.05 * np.linalg.norm(crosses[0].within[1])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mpt.core.health import whiten
-from mpt.core.influence import HOLDERS, Known, bounds, chance, geometric_median, middle, redescending
+from mpt.core.influence import HOLDERS, Known, bounds, chance, geometric_median, median_samples, middle, redescending
 from mpt.core.linalg import dot, svd
 from mpt.core.validation import Floats, Ints
 
@@ -76,7 +76,8 @@ def agree(counts: Ints, sums: Floats, factor: Floats | None, claimed: Ints | Non
     """Compare the means of several vehicles with each other, in classes of which at least three have samples.
 
     A centre is the mean over all vehicles, and each is compared with that of the others. Where one lies far off, they
-    are compared with the point where most of them agree, and the centre is the mean of those that are near it.
+    are compared with the point where most of them agree, which many with few samples each know less well than one
+    with many knows its own mean, and the centre is the mean of those that are near it.
 
     Args:
         counts: (V, C).
@@ -109,6 +110,7 @@ def agree(counts: Ints, sums: Floats, factor: Floats | None, claimed: Ints | Non
         for c in np.flatnonzero(new).tolist():
             holding = np.flatnonzero(counts[:, c])
             centres[c] = geometric_median(points[holding, c], counts[holding, c])
+            variance[holding, c] = chance(claimed[holding, c], median_samples(counts[holding, c]))
         voted |= new
     if not voted.any():
         return found

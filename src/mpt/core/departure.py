@@ -28,8 +28,8 @@ from mpt.core.validation import Floats, Ints
 from mpt.core.value import Value
 from mpt.core.wire import Reader, WireType, Writer
 
-_TOO_NEAR = 0.25
-"""Times what chance explains, squared; of a class of which a quarter stays it is .75."""
+_TOO_NEAR = 0.5
+"""Times what chance explains of samples that are a share of those the prototype is of, squared."""
 _KIND = b"D"
 _COVARIANCE, _OUTSIDE, _ANCHOR, _SHARED = 1, 2, 4, 8
 
@@ -260,7 +260,11 @@ def deposit(
             spread_outside=spread_outside,
             anchor=None if cross is None else cross.earlier_means[c],
         )
-        return replace(made, apart=False) if staying.counts[c] < before.counts[c] and _too_near(made, staying) else made
+        return (
+            replace(made, apart=False)
+            if staying.counts[c] < before.counts[c] and _too_near(made, before, staying)
+            else made
+        )
 
     deposits = tuple(one(c) for c in leaving)
     return deposits if check.is_several(departed) else deposits[0]
@@ -314,13 +318,14 @@ def require_watched(departed: int, stats: ClassStatistics, name: str) -> None:
         )
 
 
-def _too_near(stored: Deposit, staying: ClassStatistics) -> bool:
+def _too_near(stored: Deposit, before: ClassStatistics, staying: ClassStatistics) -> bool:
     """Whether the samples that stay lie where chance would not put them, had the prototype not been made of them."""
     try:
         gap = against_samples(stored, staying)
     except StatisticsError:
         return False
-    return gap is not None and gap.ratio < _TOO_NEAR
+    share = int(staying.counts[stored.departed]) / int(before.counts[stored.departed])
+    return gap is not None and gap.ratio < _TOO_NEAR * (1 - share)
 
 
 def against_samples(stored: Deposit, staying: ClassStatistics) -> Gap | None:

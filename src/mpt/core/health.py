@@ -31,16 +31,18 @@ DISPUTED = 2.5
 class Gap(NamedTuple):
     """|m - p|^2, whitened: how far the remaining samples are from the forecast; and what is expected of that.
 
-    `apart` is whether the forecast is of other samples than these; else they say nothing of it.
+    `apart` is whether the forecast is of other samples than these; else they say nothing of it. `passes` is how large a
+    lie may pass unseen, of the distance to the nearest other prototype, where samples are to confirm a forecast.
     """
 
     square: float
     expected: float
     apart: bool = True
+    passes: float = 0.64
 
     @property
     def ratio(self) -> float:
-        """One over the other; honest fleets were below 2.5 in all of 1,500 reconstructions."""
+        """One over the other; honest fleets are seldom above 2.5."""
         return self.square / self.expected if self.expected > 0 else 0.0
 
 
@@ -108,7 +110,7 @@ def verdict(error: float, margin: float, *gaps: Gap, lost: float = _LOST) -> Ver
     By the error "good" up to .45 of that distance, "lost" beyond `lost` of it, or at 0, "degraded" between. "disputed"
     where the samples contradict the forecast: one of them is wrong, and which cannot be told. What would be good is
     "unconfirmed" where they do not confirm it: there are none (no gap), they lie further off than expected, they are so
-    few that a lie of .45 of the distance would not show, or the forecast is of these very samples.
+    few that a lie of some part of the distance would not show, or the forecast is of these very samples.
     """
     if any(gap.ratio > DISPUTED for gap in gaps):
         return "disputed"
@@ -116,8 +118,7 @@ def verdict(error: float, margin: float, *gaps: Gap, lost: float = _LOST) -> Ver
         return "lost"
     if error > _DEGRADED * margin:
         return "degraded"
-    seen = 2 * (_DEGRADED * margin) ** 2
-    confirmed = all(gap.apart and gap.ratio <= 1 and gap.expected <= seen for gap in gaps)
+    confirmed = all(gap.apart and gap.ratio <= 1 and gap.expected <= (gap.passes * margin) ** 2 for gap in gaps)
     return "good" if gaps and confirmed else "unconfirmed"
 
 

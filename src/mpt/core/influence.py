@@ -157,10 +157,26 @@ def geometric_median(points: Floats, counts: Ints) -> Floats:
     Weiszfeld's iteration from the median of each coordinate. A point counts by its samples (H,), at most as much as the
     median one, so that no claim of many samples is a majority.
     """
-    weights = np.minimum(counts, np.median(counts))
+    weights = _votes(counts)
     middle: Floats = np.median(points, axis=0)
     for _ in range(_STEPS):
         far = np.linalg.norm(points - middle, axis=1)
         pull = weights / np.maximum(far, 1e-9 * float(np.median(far)) + 1e-300)
         middle = dot(pull / pull.sum(), points)
     return middle
+
+
+def median_samples(counts: Ints) -> float:
+    """(sum of w)^2 / sum of w^2 / n: how many samples know a mean as well as the geometric median of means of n (H,).
+
+    Example:
+        >>> round(median_samples(np.array([1000, 2, 2, 2, 2])), 1)
+        12.5
+    """
+    weights = _votes(counts)
+    return float(weights.sum() ** 2 / np.sum(weights**2 / counts))
+
+
+def _votes(counts: Ints) -> Floats:
+    """(H,): how much each mean counts in a geometric median."""
+    return np.minimum(counts, np.median(counts))

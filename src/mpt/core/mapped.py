@@ -25,6 +25,11 @@ from mpt.core.validation import Floats, Ints, as_int, read_only
 
 _TYPICAL = 0.5
 """Of the expected error: how far departed classes mostly were, by which the verdict goes."""
+_UNTRAINED = 0.12
+"""Of the distance to the nearest other prototype: so far, and no further than what else is expected, a class moves by
+itself that nobody trains on any more. From the first rounds after a departure, on tuning classes."""
+_PASSES = 0.25
+"""Of the distance to the nearest other prototype: a deposit that is off by more costs F1: samples have to show it."""
 _CHANCE = 3.0
 """Times the shared variance: between classes a class may vary more than all do on average, and few samples tell."""
 
@@ -95,8 +100,9 @@ def mapped(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics, pro
         measured = corrected_mean(found, start, earlier_means[deposit.departed], means[deposit.departed])
     gap = whiten(measured - predicted, factor)
     alpha = trust(gap, noise, samples, prior)
-    error = expected_error(alpha, noise, samples, prior, gap)
     margin = nearest(predicted + alpha * (measured - predicted), prototypes, factor)
+    error = expected_error(alpha, noise, samples, prior, gap)
+    error = float(np.hypot(error, min(_UNTRAINED * margin, error)))
     gaps = tuple[Gap, ...]()
     if samples:
         moved = Gap(float(np.sum(gap**2)), d * (prior + noise / samples), deposit.apart)
@@ -126,7 +132,7 @@ def _standing(
     """
     square, k = between_classes(off, predicted, prototypes, factor)
     spread = whitened_noise(factor, floor)
-    return Gap(square, _CHANCE * k * spread / samples + prior, deposit.apart)
+    return Gap(square, _CHANCE * k * spread / samples + prior, deposit.apart, _PASSES)
 
 
 def _usable(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics) -> Ints:

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from mpt.learning.augmentation import draw_epoch, normalise, take
 from mpt.learning.backbones.classifier import Classifier
+from mpt.learning.capture import capturing
 from mpt.learning.randomness import isolated
 from mpt.learning.settings import TrainingSettings
 from mpt.learning.training import channels_last, epochs_of
@@ -85,7 +86,7 @@ class CudaGraphSteps:
             self._step(*held)
         graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.current_stream(self.device)  # whose workspaces no other graph uses
-        with torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
+        with capturing(graph, pool=self._pool, stream=stream):
             self._step(*held)
         with torch.no_grad():
             for tensor, was in zip(changing, before, strict=True):

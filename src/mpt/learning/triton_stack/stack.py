@@ -9,6 +9,7 @@ import triton
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mpt.learning.capture import capturing
 from mpt.learning.settings import TrainingSettings
 from mpt.learning.triton_stack import kernels as k
 from mpt.learning.triton_stack.layout import CHANNELS, FLAT, Layout
@@ -148,7 +149,7 @@ class Stack:
             ):
                 tensor.copy_(was)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            with capturing(graph):
                 self._step(vehicles)
             self._graphs[vehicles] = graph
         for _ in range(steps):
