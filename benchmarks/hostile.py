@@ -4,7 +4,7 @@
     python benchmarks/hostile.py search DATASET RARE OUT.csv ...        # an attacker that knows the bounds: 200 draws
     python benchmarks/hostile.py honest DATASET RARE OUT.csv ...        # nobody lies: the gate on and off
     python benchmarks/hostile.py rules DATASET RARE OUT.csv ...         # nobody lies: how updates become one model
-    python benchmarks/hostile.py table OUT.csv ...                      # of any of these
+    python benchmarks/hostile.py table OUT.csv ... [--short]            # of any of these
     python benchmarks/hostile.py bound                                  # the radius of Eq. (G3), with ten classes
 
 DATASET is as of `mpt run`. Vehicle 0 lies, from the first round on. It has remaining samples of the rare class
@@ -18,7 +18,6 @@ import csv
 import itertools
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import stats
+from hostile_tables import METHODS, show
 
 from mpt.core.health import VERDICTS
 from mpt.core.influence import SLACK, beyond_median
@@ -45,7 +44,6 @@ from mpt.federation.view import views
 from mpt.learning import Samples
 
 SPREAD, LEAST = (Path(__file__).with_name(name) for name in ("spread.py", "min_samples.py"))
-METHODS = ("mpt", "mpt-x")
 REPORTS = ("shift", "shift(by=2)", "scale", "outlier", "scatter", "counts", "swap", "cross", "cross(by=5)")
 """Lies in reports by vehicle 0."""
 UPDATES = ("wrong-labels", "flip", "flip(by=10)", "boost", "zero", "little")
@@ -239,123 +237,6 @@ def run(args: argparse.Namespace) -> None:
             print(f"{cell.rare} {cell.remaining:g} {cell.place} {cell.gate} {cell.seed}: {seconds:.0f} s", flush=True)
 
 
-Lines = list[dict[str, str]]
-
-
-def table(args: argparse.Namespace) -> None:
-    """What there is in the files."""
-    lines: Lines = [line for path in args.out for line in csv.DictReader(path.open())]
-    shows = {"attacks": attacks_table, "search": search_table, "honest": honest_table, "rules": rules_table}
-    for what, show in shows.items():
-        mine = [line for line in lines if line["what"] == what]
-        if mine:
-            show(mine)
-
-
-def by_seed(lines: Lines, column: str) -> dict[str, float]:
-    """Means over rounds, by seed."""
-    found = defaultdict(list)
-    for one in lines:
-        found[one["seed"]].append(float(one[column]))
-    return {seed: float(np.mean(values)) for seed, values in found.items()}
-
-
-def spread(gaps: Sequence[float]) -> str:
-    """Mean and half of the 95% interval."""
-    if len(gaps) < 2:
-        return f"{np.mean(gaps):+.3f}"
-    half = stats.t.ppf(0.975, len(gaps) - 1) * np.std(gaps, ddof=1) / np.sqrt(len(gaps))
-    return f"{np.mean(gaps):+.3f} ± {half:.3f}"
-
-
-def attacks_table(lines: Lines) -> None:
-    """Paired differences to the lower of honest and without."""
-    cells = dict.fromkeys((one["dataset"], one["rare"], one["remaining"], one["place"], one["gate"]) for one in lines)
-    for cell in cells:
-        mine = [o for o in lines if (o["dataset"], o["rare"], o["remaining"], o["place"], o["gate"]) == cell]
-        dataset, rare, remaining, place, gate = cell
-        print(f"\n{dataset} {rare}, {float(remaining):.0%} remain, vehicle 0 is a {place}, gate {gate}\n")
-        print("| attack | method | F1 | less the lower | accuracy | less the lower | good, F1 .1 lower |")
-        print("|---|---|---|---|---|---|---|")
-        for attack in dict.fromkeys(o["attack"] for o in mine):
-            for method in ("mpt", "mpt-x"):
-                print(row_of(mine, attack, method))
-
-
-def row_of(lines: Lines, attack: str, method: str) -> str:
-    """One attack and method."""
-
-    def of(name: str) -> Lines:
-        return [o for o in lines if o["attack"] == name and o["method"] == method]
-
-    bases = ["honest", "without two" if attack.endswith("@0+1") else "without"]
-    cells = [f"{np.mean(list(by_seed(of(attack), 'f1').values())):.3f}", "", "", "", ""]
-    cells[2] = f"{np.mean(list(by_seed(of(attack), 'accuracy').values())):.3f}"
-    if attack not in ("honest", "without", "without two"):
-        for place, column in ((1, "f1"), (3, "accuracy")):
-            values, known = by_seed(of(attack), column), [by_seed(of(name), column) for name in bases]
-            cells[place] = spread([values[s] - min(one[s] for one in known) for s in values])
-        lower = {(o["seed"], o["round"]): 1.0 for o in of(attack)}
-        for name in bases:
-            for o in of(name):
-                lower[o["seed"], o["round"]] = min(lower[o["seed"], o["round"]], float(o["f1"]))
-        fell = [o for o in of(attack) if float(o["f1"]) < lower[o["seed"], o["round"]] - 0.1]
-        cells[4] = f"{sum(o['verdict'] == 'good' for o in fell)} of {len(fell)}"
-    return f"| {attack} | {method} | " + " | ".join(cells) + " |"
-
-
-def search_table(lines: Lines) -> None:
-    """The worst draw in every round."""
-    print("\n| cell | method | honest F1 | towards the nearest class | worst of so many draws, each round its own |")
-    print("|---|---|---|---|---|")
-    cells = dict.fromkeys((o["dataset"], o["rare"], o["remaining"], o["place"], o["method"]) for o in lines)
-    for cell in cells:
-        mine = [o for o in lines if (o["dataset"], o["rare"], o["remaining"], o["place"], o["method"]) == cell]
-        draws = {o["attack"] for o in mine if "draw" in o["attack"]}
-        worst: defaultdict[tuple[str, str], float] = defaultdict(lambda: 1.0)
-        for o in mine:
-            if "draw" in o["attack"]:
-                key = o["seed"], o["round"]
-                worst[key] = min(worst[key], float(o["f1"]))
-        means = [np.mean([float(o["f1"]) for o in mine if o["attack"] == name]) for name in ("honest", "edge@0")]
-        name = f"{cell[0]} {cell[1]} {float(cell[2]):.0%}, {cell[3]}"
-        found = f"{np.mean(list(worst.values())):.3f} of {len(draws)}"
-        print(f"| {name} | {cell[4]} | {means[0]:.3f} | {means[1]:.3f} | {found} |")
-
-
-def honest_table(lines: Lines) -> None:
-    """Gate on less off, by how samples lie."""
-    print("\n| samples | method | F1 without the gate | gate less none | accuracy | clipped a round |")
-    print("|---|---|---|---|---|---|")
-    for place, method in dict.fromkeys((o["place"], o["method"]) for o in lines):
-        mine = [o for o in lines if (o["place"], o["method"]) == (place, method)]
-        on, off = ([o for o in mine if o["gate"] == gate] for gate in ("on", "off"))
-        cells = [f"{np.mean([float(o['f1']) for o in off]):.3f}"]
-        for column in ("f1", "accuracy"):
-            one, other = by_seed(on, column), by_seed(off, column)
-            cells.append(spread([one[s] - other[s] for s in one]))
-        cells.append(f"{np.mean([float(o['clipped']) for o in on]):.2f}")
-        print(f"| {place} | {method} | " + " | ".join(cells) + " |")
-
-
-def rules_table(lines: Lines) -> None:
-    """By rule: F1 of the rare class in the round of the departure and after it, and accuracy after it."""
-    print(
-        "\n| updates become one model by | softmax head, departure | mpt | mpt-x | mpt, after it | mpt-x | accuracy |"
-    )
-    print("|---|---|---|---|---|---|---|")
-    first = min(int(o["round"]) for o in lines)
-
-    def of(rule: str, method: str, column: str, then: bool) -> str:
-        mine = [o for o in lines if (o["attack"], o["method"]) == (rule, method) and (int(o["round"]) == first) == then]
-        return f"{np.mean(list(by_seed(mine, column).values())):.3f}"
-
-    for rule in dict.fromkeys(o["attack"] for o in lines):
-        cells = [of(rule, method, "f1", True) for method in ("fedavg", *METHODS)]
-        cells += [of(rule, method, "f1", False) for method in METHODS] + [of(rule, "mpt-x", "accuracy", False)]
-        print(f"| {rule} | " + " | ".join(cells) + " |")
-
-
 def bound(_: argparse.Namespace) -> None:
     """How far a vehicle's mean may lie from the others', whitened, and how far it then moves the class's mean."""
     print("| its samples | the others' | radius between classes | moves the mean by | radius elsewhere, d = 128 |")
@@ -388,10 +269,15 @@ def main() -> None:
         one.add_argument("--draws", type=int, default=200)
         one.add_argument("--only", nargs="+", default=[], help="attacks, as in the table")
         one.add_argument("--jobs", type=int, default=1)
-    commands.add_parser("table").add_argument("out", type=Path, nargs="+")
+    showing = commands.add_parser("table")
+    showing.add_argument("out", type=Path, nargs="+")
+    showing.add_argument("--short", action="store_true", help="attacks: a line each")
     commands.add_parser("bound")
     args = parser.parse_args()
-    {"table": table, "bound": bound}.get(args.command, run)(args)
+    if args.command == "table":
+        show(args.out, short=args.short)
+    else:
+        {"bound": bound}.get(args.command, run)(args)
 
 
 if __name__ == "__main__":
