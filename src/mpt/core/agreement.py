@@ -110,7 +110,7 @@ def agree(counts: Ints, sums: Floats, factor: Floats | None, claimed: Ints | Non
         for c in np.flatnonzero(new).tolist():
             holding = np.flatnonzero(counts[:, c])
             centres[c] = geometric_median(points[holding, c], counts[holding, c])
-            variance[holding, c] = chance(claimed[holding, c], median_samples(counts[holding, c]))
+            variance[holding, c] = chance(claimed[holding, c], np.array(median_samples(counts[holding, c])))
         voted |= new
     if not voted.any():
         return found
