@@ -260,11 +260,7 @@ def deposit(
             spread_outside=spread_outside,
             anchor=None if cross is None else cross.earlier_means[c],
         )
-        return (
-            replace(made, apart=False)
-            if staying.counts[c] < before.counts[c] and _too_near(made, before, staying)
-            else made
-        )
+        return replace(made, apart=False) if _too_near(made, before, staying) else made
 
     deposits = tuple(one(c) for c in leaving)
     return deposits if check.is_several(departed) else deposits[0]
@@ -319,12 +315,12 @@ def require_watched(departed: int, stats: ClassStatistics, name: str) -> None:
 
 
 def _too_near(stored: Deposit, before: ClassStatistics, staying: ClassStatistics) -> bool:
-    """Whether the samples that stay lie where chance would not put them, had the prototype not been made of them."""
+    """Whether some samples have left, and those that stay lie where chance would not put them, were it of others."""
+    share = int(staying.counts[stored.departed]) / int(before.counts[stored.departed])
     try:
-        gap = against_samples(stored, staying)
+        gap = against_samples(stored, staying) if share < 1 else None
     except StatisticsError:
         return False
-    share = int(staying.counts[stored.departed]) / int(before.counts[stored.departed])
     return gap is not None and gap.ratio < _TOO_NEAR * (1 - share)
 
 
