@@ -58,7 +58,7 @@ PARTITIONS: dict[str, dict[str, Any]] = {
     "concentrated": {},
     "dirichlet": {"dirichlet": 0.1},
     "by-vehicle": {"partition": f"{SPREAD}:in_order"},
-    "late joiners": {"events": "join 1 at 8, join 2 at 20"},
+    "late joiners": {},
     "shifted images": {},
 }
 COLUMNS = (
@@ -171,7 +171,11 @@ def searched(cell: Cell) -> list[list[Any]]:
 
 def honest(cell: Cell) -> list[list[Any]]:
     """Nobody lies; `place` says how samples lie, or what is odd about a vehicle."""
-    plan = plan_of(cell, **PARTITIONS[cell.place])
+    more = dict(PARTITIONS[cell.place])
+    if cell.place == "late joiners":
+        departs = dict(cell.options)["depart_at"]
+        more["events"] = f"join 1 at {max(departs // 2, 2)}, join 2 at {departs + 2}"
+    plan = plan_of(cell, **more)
     federation = federation_of(cell, plan)
     if cell.place == "shifted images":
         mine = federation.vehicles[0]

@@ -17,7 +17,7 @@ Lines = list[dict[str, str]]
 
 def show(paths: Sequence[Path], *, short: bool) -> None:
     """What there is in the files."""
-    lines: Lines = [line for path in paths for line in csv.DictReader(path.open())]
+    lines: Lines = [line for path in paths for line in csv.DictReader(path.read_text().splitlines())]
     attacks = short_table if short else attacks_table
     shows = {"attacks": attacks, "search": search_table, "honest": honest_table, "rules": rules_table}
     for what, table in shows.items():
