@@ -113,9 +113,7 @@ def row_of(lines: Lines, attack: str, method: str) -> str:
 
 def search_table(lines: Lines) -> None:
     """The worst draw in every round."""
-    print(
-        "\n| cell | method | honest F1 | towards the nearest class | worst of so many draws, each round its own | lowest |"
-    )
+    print("\n| cell | method | honest F1 | towards the nearest class | worst of the draws, by round | lowest |")
     print("|---|---|---|---|---|---|")
     cells = dict.fromkeys((o["dataset"], o["rare"], o["remaining"], o["place"], o["method"]) for o in lines)
     for cell in cells:
