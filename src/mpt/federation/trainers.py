@@ -178,8 +178,9 @@ class TritonTrainer:
         owner = np.array([vehicle.job for vehicle in work])
         made = []
         for j, job in enumerate(jobs):
-            merged = self._average if job.plain else self._merged
-            made.append(merged(layout, model, job, work, np.flatnonzero(owner == j), parameters, running, steps))
+            trained = (work, np.flatnonzero(owner == j), parameters, running, steps)
+            plain = job.plain
+            made.append(self._average(layout, job, *trained) if plain else self._merged(layout, model, job, *trained))
         return made
 
     @staticmethod
@@ -247,7 +248,6 @@ class TritonTrainer:
     @staticmethod
     def _average(
         layout: Layout,
-        model: Classifier,
         job: Job,
         work: Sequence[_Vehicle],
         places: Any,
