@@ -26,7 +26,7 @@ import cProfile
 import csv
 import pstats
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -151,10 +151,10 @@ def backbones(folder: Path) -> list[list[object]]:
     return rows
 
 
-def others(dataset: Dataset) -> list[list[object]]:
+def others(dataset: Dataset, names: Sequence[str]) -> list[list[object]]:
     """Table 3's backbones: how long a round of one training takes, and on what."""
     rows: list[list[object]] = []
-    for backbone in ("resnet18", "mobilenetv3", "vit-tiny"):
+    for backbone in names:
         federation = Federation(dataset, replace(plan_for(dataset, 100), backbone=backbone), torch.device(DEVICE))
         jobs = list(federation.jobs(federation.start()).values())
         train = partial(federation.train, federation.model, jobs)
@@ -277,6 +277,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", nargs="+", default=["whole", "grid", "backbones"])
     parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--backbones", nargs="+", default=["resnet18", "mobilenetv3", "vit-tiny"], help="of others")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     cifar = unpack(args.folder, "cifar10")
@@ -290,7 +291,7 @@ def main() -> None:
             "grid": lambda: grid(cifar, args.rounds),
             "networks": lambda: networks(cifar),
             "backbones": lambda: backbones(args.folder),
-            "others": lambda: others(cifar),
+            "others": lambda: others(cifar, args.backbones),
             "methods": lambda: methods(cifar, args.rounds),
             "kernels": lambda: kernels(cifar),
             "precision": lambda: precision(cifar),

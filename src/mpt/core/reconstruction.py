@@ -41,7 +41,7 @@ from mpt.core.transport import transport
 from mpt.core.validation import Floats, Ints, read_only
 from mpt.core.value import Value
 
-_OFF, _OFF_LITE = (1.6, 0.75), (1.8, 1.2)
+_OFF, _OFF_LITE = (1.0, 1.8), (1.5, 2.15)
 """How far a departed class is off at most, of what reference classes left out are: within their span, and outside."""
 
 
@@ -311,9 +311,8 @@ def _health(
 ) -> Health | None:
     """What is to be expected of MPT's reconstruction, `parts` of which are in-span, measured and predicted.
 
-    From the reference classes left out: a departed class is off within the reference span by up to 1.6 times what they
-    are, and outside of it by up to .75 times, in MPT-lite 1.8 and 1.2 (`docs/explanation/mpt-x.md`). However large the
-    error, F1 was seldom lost, so that is no verdict; MPT-lite's, which knows no covariance, has none.
+    From the reference classes left out: a departed class is off within the reference span by up to what they are, and
+    outside of it by up to 1.8 times, in MPT-lite 1.5 and 2.15 (`docs/explanation/mpt-x.md`). However large the error, F1 was seldom lost, so that is no verdict; MPT-lite's, which knows no covariance, has none.
     """
     if len(classes) < 2:
         return None
