@@ -312,7 +312,8 @@ def _health(
     """What is to be expected of MPT's reconstruction, `parts` of which are in-span, measured and predicted.
 
     From the reference classes left out: a departed class is off within the reference span by up to what they are, and
-    outside of it by up to 1.8 times, in MPT-lite 1.5 and 2.15 (`docs/explanation/mpt-x.md`). However large the error, F1 was seldom lost, so that is no verdict; MPT-lite's, which knows no covariance, has none.
+    outside of it by up to 1.8 times, in MPT-lite 1.5 and 2.15 (`docs/explanation/mpt-x.md`). However large the error,
+    F1 was seldom lost, so that is no verdict; MPT-lite's, which knows no covariance, has none.
     """
     if len(classes) < 2:
         return None
