@@ -9,11 +9,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.data import load
+from mpt.federation.cuda_graph_trainer import CudaGraphTrainer
 from mpt.federation.engine import Federation, rounds, run_together
 from mpt.federation.jobs import Job, train_plain
 from mpt.federation.plan import Plan
 from mpt.federation.trainers import (
-    CudaGraphTrainer,
     fast_trainer,
     stackable,
     train_channels_last,

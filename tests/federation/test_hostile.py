@@ -10,11 +10,12 @@ torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 from mpt.core import ClassStatistics
 from mpt.data import load
 from mpt.federation.attacks import ATTACKS, AttackError, Scene
+from mpt.federation.cuda_graph_trainer import CudaGraphTrainer
 from mpt.federation.engine import Federation, run
 from mpt.federation.hostile import Hostile
 from mpt.federation.jobs import Job, train_plain, train_vehicle
 from mpt.federation.plan import Plan
-from mpt.federation.trainers import CudaGraphTrainer, TritonTrainer, train_channels_last, train_side_by_side
+from mpt.federation.trainers import TritonTrainer, train_channels_last, train_side_by_side
 from mpt.learning import LearningError, RunningAverage, Samples, TrainingSettings, batchnorm_prefixes, build
 from mpt.learning.aggregation import Medians, Updates, find_aggregation
 

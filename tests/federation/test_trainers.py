@@ -8,9 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from mpt.federation.cuda_graph_trainer import CudaGraphTrainer
 from mpt.federation.jobs import Job, train_plain
 from mpt.federation.trainers import (
-    CudaGraphTrainer,
     TritonTrainer,
     fast_trainer,
     stackable,

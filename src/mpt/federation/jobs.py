@@ -114,6 +114,10 @@ class Merging(Protocol):
         """One vehicle's, which the caller may overwrite."""
         ...
 
+    def add_many(self, vehicles: Sequence[int], states: Mapping[str, Tensor], samples: Sequence[int]) -> None:
+        """Those of several, each tensor (V, ...)."""
+        ...
+
     def state(self) -> dict[str, Tensor]:
         """What comes of them."""
         ...
@@ -133,6 +137,9 @@ class _Averaged:
     def add(self, vehicle: int, state: Mapping[str, Tensor], samples: int) -> None:
         self.average.add(state, samples)
 
+    def add_many(self, vehicles: Sequence[int], states: Mapping[str, Tensor], samples: Sequence[int]) -> None:
+        self.average.add_many(states, samples)
+
     def state(self) -> dict[str, Tensor]:
         return self.average.state()
 
@@ -147,6 +154,10 @@ class _Held:
 
     def add(self, vehicle: int, state: Mapping[str, Tensor], samples: int) -> None:
         self.updates[vehicle] = {name: tensor.clone() for name, tensor in state.items()}, samples
+
+    def add_many(self, vehicles: Sequence[int], states: Mapping[str, Tensor], samples: Sequence[int]) -> None:
+        for place, (vehicle, count) in enumerate(zip(vehicles, samples, strict=True)):
+            self.add(vehicle, {name: tensor[place] for name, tensor in states.items()}, count)
 
     def state(self) -> dict[str, Tensor]:
         job, sent = self.job, dict(sorted(self.updates.items()))

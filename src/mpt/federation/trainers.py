@@ -4,22 +4,26 @@ All draw the same samples in the same order as `train_plain`, so that in float32
 """
 
 import copy
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from mpt.federation.cuda_graph_trainer import CudaGraphTrainer
 from mpt.federation.jobs import Job, Trainer, merging, train_plain, train_vehicle
 from mpt.federation.plan import Precision
-from mpt.learning import Classifier, DivergedError, LearningError, Samples, TrainingSettings, generator
+from mpt.federation.stacked_trainer import StackedTrainer
+from mpt.federation.taking_part import Pool, TakingPart, logit_shift, taking_part
+from mpt.learning import Classifier, DivergedError, LearningError, TrainingSettings, generator
 from mpt.learning.backbones.cnn3 import CNN3, GRID
-from mpt.learning.cuda_graphs import CudaGraphSteps, advance, draws_nothing
-from mpt.learning.losses import Loss, is_shifted, shift_of
+from mpt.learning.cuda_graphs import draws_nothing
+from mpt.learning.losses import is_shifted
 from mpt.learning.randomness import isolated
+from mpt.learning.stacked.networks import can_be_stacked
 from mpt.learning.threads import at_once, side_by_side
 from mpt.learning.training import channels_last
 from mpt.learning.triton_stack.layout import CHANNELS, Layout
@@ -35,7 +39,8 @@ def fast_trainer(
     """The fastest trainer for a model where it is.
 
     On a GPU: all vehicles side by side for cnn3 that is not frozen (needs Triton, which comes with torch's CUDA
-    builds), else some at a time by replaying a captured step each. On a CPU: in channels-last, several vehicles at once
+    builds), and for any other network of which a stack can be made; else some at a time by replaying a captured step
+    each. On a CPU: in channels-last, several vehicles at once
     where the model draws no random numbers, else one after the other. `precision` concerns GPUs; "auto" is bfloat16
     with float32 parameters and sums. `steps` is about how many batches there will be: many are worth compiling for.
     """
@@ -44,9 +49,11 @@ def fast_trainer(
     chosen: Precision = "bfloat16" if precision == "auto" else precision
     if stackable(model, settings):
         return ByLoss(TritonTrainer(chosen))
-    if draws_nothing(model):
-        return ByLoss(CudaGraphTrainer(chosen, compiled=steps >= WORTH_COMPILING and find_spec("triton") is not None))
-    return train_plain
+    if not draws_nothing(model):
+        return train_plain
+    compiled = steps >= WORTH_COMPILING and find_spec("triton") is not None
+    stacked = not model.frozen and can_be_stacked(model)
+    return ByLoss((StackedTrainer if stacked else CudaGraphTrainer)(chosen, compiled=compiled))
 
 
 def stackable(model: Classifier, settings: TrainingSettings) -> bool:
@@ -74,19 +81,6 @@ class ByLoss:
         return [done[i] if i in done else train_plain(model, [job])[0] for i, job in enumerate(jobs)]
 
 
-class _Vehicle(NamedTuple):
-    """One vehicle's part in one of the jobs."""
-
-    job: int
-    vehicle: int
-    samples: Samples
-
-
-def _taking_part(jobs: Sequence[Job]) -> list[_Vehicle]:
-    """The vehicles that have samples, job by job."""
-    return [_Vehicle(j, v, s) for j, job in enumerate(jobs) for v, s in sorted(job.vehicles.items()) if len(s.labels)]
-
-
 def train_channels_last(model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
     """`train_plain` with weights and maps in channels-last order, in which CPUs convolve faster."""
     trained = train_plain(channels_last(copy.deepcopy(model)), jobs)
@@ -95,11 +89,11 @@ def train_channels_last(model: Classifier, jobs: Sequence[Job]) -> list[dict[str
 
 def train_side_by_side(model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
     """`train_channels_last` with several vehicles at once, where the model draws no random numbers."""
-    work = _taking_part(jobs)
+    work = taking_part(jobs)
     models = [channels_last(copy.deepcopy(model)) for _ in range(at_once(len(work)))]
     averages = [merging(model, job) for job in jobs]
 
-    def update(mine: Classifier, who: _Vehicle) -> dict[str, Tensor]:
+    def update(mine: Classifier, who: TakingPart) -> dict[str, Tensor]:
         return {name: tensor.clone() for name, tensor in train_vehicle(mine, jobs[who.job], who.vehicle).items()}
 
     with isolated(0):
@@ -116,34 +110,6 @@ def _like(state: dict[str, Tensor], model: Classifier) -> dict[str, Tensor]:
 
 def _strided(tensor: Tensor, stride: tuple[int, ...]) -> Tensor:
     return tensor if tensor.stride() == stride else tensor.contiguous()
-
-
-@dataclass
-class Pool:
-    """The samples of all vehicles in one array on the device, (N, H, W, C), so that an index is enough to name one."""
-
-    images: Tensor | None = None
-    labels: Tensor | None = None
-    _first: dict[Samples, int] = field(default_factory=dict)
-
-    def hold(self, jobs: Sequence[Job]) -> None:
-        """Take in what the jobs train on; what is there already stays where it is."""
-        new = list(dict.fromkeys(s for job in jobs for s in job.vehicles.values() if s not in self._first))
-        if not new:
-            return
-        size = 0 if self.labels is None else len(self.labels)
-        for samples in new:
-            self._first[samples] = size
-            size += len(samples.labels)
-        images = [s.images.permute(0, 2, 3, 1) for s in new]
-        labels = [s.labels for s in new]
-        self.images = torch.cat(images if self.images is None else [self.images, *images]).contiguous()
-        self.labels = torch.cat(labels if self.labels is None else [self.labels, *labels])
-
-    def rows(self, samples: Samples) -> "np.ndarray[Any, np.dtype[np.int64]]":
-        """Where a vehicle's samples are."""
-        first = self._first[samples]
-        return np.arange(first, first + len(samples.labels))
 
 
 @dataclass
@@ -167,7 +133,7 @@ class TritonTrainer:
             raise LearningError("jobs: their settings differ, should be the same for all jobs of a round")
         self.pool.hold(jobs)
         packed = [layout.pack(job.start) for job in jobs]
-        work = _taking_part(jobs)
+        work = taking_part(jobs)
         stack = self._fitting(layout, settings, model, len(work))
         parts = [
             self._train(stack, work[first : first + stack.capacity], jobs, packed, model)
@@ -188,7 +154,7 @@ class TritonTrainer:
         layout: Layout,
         model: Classifier,
         job: Job,
-        work: Sequence[_Vehicle],
+        work: Sequence[TakingPart],
         places: Any,
         parameters: Tensor,
         running: Tensor,
@@ -205,7 +171,7 @@ class TritonTrainer:
         return made.state()
 
     def _train(
-        self, stack: Any, work: Sequence[_Vehicle], jobs: Sequence[Job], packed: Any, model: Classifier
+        self, stack: Any, work: Sequence[TakingPart], jobs: Sequence[Job], packed: Any, model: Classifier
     ) -> tuple[Tensor, Tensor, Any]:
         """Parameters (V, P), running statistics (V, R) and numbers of steps (V,) of V vehicles after the round."""
         drawn = [generator(jobs[w.job].seed, "training", jobs[w.job].round, w.vehicle) for w in work]
@@ -215,7 +181,7 @@ class TritonTrainer:
         stack.running[: len(owner)] = torch.stack([running for _, running in packed])[owner]
         stack.shift.zero_()
         for place, who in enumerate(schedule.order):
-            shift = _shift(jobs[owner[place]].loss, work[who].samples, model.num_classes)
+            shift = logit_shift(jobs[owner[place]].loss, work[who].samples, model.num_classes)
             if shift is not None:
                 stack.shift[place] = shift
         stack.run(self.pool.images, self.pool.labels, schedule, jobs[0].settings.lr)
@@ -249,7 +215,7 @@ class TritonTrainer:
     def _average(
         layout: Layout,
         job: Job,
-        work: Sequence[_Vehicle],
+        work: Sequence[TakingPart],
         places: Any,
         parameters: Tensor,
         running: Tensor,
@@ -276,65 +242,7 @@ class TritonTrainer:
         return state
 
 
-@dataclass
-class CudaGraphTrainer:
-    """Some vehicles at a time, any backbone on a GPU, each on a stream of its own.
-
-    Attributes:
-        most: how many vehicles at a time, where their models fit into half of the memory that is free.
-    """
-
-    precision: Precision = "bfloat16"
-    compiled: bool = False
-    most: int = 12
-    _lanes: list[CudaGraphSteps] = field(default_factory=list)
-    _free: int = 0
-
-    def __call__(self, model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
-        """The averaged models, one a job."""
-        exact = self.precision == "float32"
-        with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=not exact):
-            return self._train(model, jobs)
-
-    def _train(self, model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
-        if self._lanes and replace(self._lanes[0].settings, lr=1.0) != replace(jobs[0].settings, lr=1.0):
-            self._lanes.clear()
-        work = _taking_part(jobs)
-        averages = [merging(model, job) for job in jobs]
-        while work:
-            some = list(zip(self._portion(model, jobs[0].settings, len(work)), work, strict=False))
-            advance([(lane, self._steps(lane, jobs[w.job], w)) for lane, w in some])
-            for lane, w in some:
-                averages[w.job].add(w.vehicle, lane.model.state_dict(), len(w.samples.labels))
-            work = work[len(some) :]
-        return [{name: tensor.contiguous() for name, tensor in running.state().items()} for running in averages]
-
-    def _steps(self, lane: CudaGraphSteps, job: Job, who: _Vehicle) -> Iterator[None]:
-        drawn = generator(job.seed, "training", job.round, who.vehicle)
-        shift = _shift(job.loss, who.samples, lane.model.num_classes)
-        return lane.steps(job.start, who.samples.images, who.samples.labels, drawn, shift, job.settings.lr)
-
-    def _portion(self, model: Classifier, settings: TrainingSettings, vehicles: int) -> list[CudaGraphSteps]:
-        """Lanes for so many of the vehicles that the portions are about equal; one at first, to see what it takes."""
-        free = torch.cuda.mem_get_info(model.head.weight.device)[0]
-        if len(self._lanes) == 1:
-            self.most = min(self.most, 1 + free // max(2 * (self._free - free), 2**26))
-        wanted = min(self.most, vehicles) if self._lanes else 1
-        self._free = self._free or free
-        while len(self._lanes) < wanted:
-            mixed = self.precision == "bfloat16"
-            self._lanes.append(CudaGraphSteps(model, settings, mixed=mixed, compiled=self.compiled))
-        portions = -(-vehicles // len(self._lanes))
-        return self._lanes[: -(-vehicles // portions)]
-
-
 def _layout(model: Classifier) -> Layout:
     if not isinstance(model.backbone, CNN3):
         raise LearningError(f"backbone: {type(model.backbone).__name__}, should be a three-layer CNN for this trainer")
     return Layout.of(model.backbone, model.in_channels, model.num_classes)
-
-
-def _shift(loss: Loss, samples: Samples, num_classes: int) -> Tensor | None:
-    """(C,): what a loss takes off a vehicle's logits; None where it takes nothing off."""
-    made = shift_of(loss, torch.bincount(samples.labels, minlength=num_classes))
-    return None if made is None else made.float()

@@ -1,7 +1,7 @@
 """FedAvg: the mean of the vehicles' models by sample counts, with BatchNorm's running statistics pooled."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -62,6 +62,28 @@ class RunningAverage:
             return
         with torch.no_grad():
             self._take_in(state, weight)
+
+    def add_many(self, states: _State, weights: Sequence[float]) -> None:
+        """Take in several vehicles' models at once, each tensor (V, ...)."""
+        total = float(sum(weights))
+        if total == 0 or not all(math.isfinite(weight) and weight >= 0 for weight in weights):
+            raise LearningError(f"weights: {list(weights)}, should be finite, not negative and not all 0")
+        self.add(self._pooled(states, [weight / total for weight in weights]), total)
+
+    def _pooled(self, states: _State, shares: Sequence[float]) -> dict[str, Tensor]:
+        """What `add` makes of them, in their own dtypes."""
+        p = torch.tensor(shares, dtype=torch.float64, device=next(iter(states.values())).device)
+        pooled = {}
+        for name, tensor in states.items():
+            if not tensor.is_floating_point():
+                pooled[name] = tensor.amax(dim=0)
+                continue
+            wide = tensor.double()
+            if name in self._mean_of:
+                means = states[self._mean_of[name]].double()
+                wide = wide + (means - torch.tensordot(p, means, 1)) ** 2
+            pooled[name] = torch.tensordot(p, wide, 1).to(tensor.dtype)
+        return pooled
 
     def state(self) -> dict[str, Tensor]:
         """The average so far, in the dtypes of the first vehicle's model, for `model.load_state_dict`."""

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -102,7 +103,25 @@ class CudaGraphSteps:
         descend(self.parameters, self.velocities, list(gradients), self.settings, self.rate, self.towards)
 
 
-def advance(rounds: Sequence[tuple[CudaGraphSteps, Iterator[None]]]) -> None:
+class Lane(Protocol):
+    """What has a stream of its own on a device."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where."""
+        ...
+
+    @property
+    def stream(self) -> Any:
+        """On which its steps are queued."""
+        ...
+
+
+Round = tuple[CudaGraphSteps, Iterator[None]]
+"""A lane and the steps of a vehicle's round on it."""
+
+
+def advance(rounds: Sequence[tuple[Lane, Iterator[None]]]) -> None:
     """The rounds of several vehicles, each on its own stream, a step of each in turn: small kernels overlap."""
     device = rounds[0][0].device
     caller = torch.cuda.current_stream(device)

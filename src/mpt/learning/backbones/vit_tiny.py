@@ -39,10 +39,30 @@ class ViTTiny(nn.Module):
         """(N, C, H, W) -> (N, 192)."""
         if self.padding:
             images = functional.pad(images, (0, self.padding, 0, self.padding))
-        tokens = self.patches(images).flatten(2).transpose(1, 2)
-        tokens = torch.cat([self.class_token.expand(tokens.shape[0], -1, -1), tokens], dim=1) + self.positions
-        features: Tensor = self.norm(self.blocks(tokens)[:, 0])
+        features: Tensor = self.norm(self.blocks(self.embedded(images))[:, 0])
         return features
+
+    def embedded(self, images: Tensor) -> Tensor:
+        """The tokens that the blocks begin with: (N, C, H, W) -> (N, 1 + T, 192)."""
+        tokens = functional.linear(
+            cut(images, self.patches.kernel_size[0]), self.patches.weight.flatten(1), self.patches.bias
+        )
+        return torch.cat([self.class_token.expand(len(tokens), -1, -1), tokens], dim=1) + self.positions
+
+
+def cut(images: Tensor, patch: int) -> Tensor:
+    """Patches, row by row: (N, C, H, W) -> (N, T, C patch^2); by which a product is a convolution."""
+    tiles = torch.unflatten(torch.unflatten(images, 2, (-1, patch)), 4, (-1, patch))
+    return tiles.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+
+
+class SelfAttention(nn.Module):
+    """What every token makes of all of them."""
+
+    def forward(self, qkv: Tensor) -> Tensor:
+        """Queries, keys and values (N, T, 3, heads, d) -> (N, T, heads, d)."""
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)
+        return functional.scaled_dot_product_attention(query, key, value).transpose(1, 2)
 
 
 class Block(nn.Module):
@@ -52,6 +72,7 @@ class Block(nn.Module):
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(WIDTH, eps=1e-6), nn.LayerNorm(WIDTH, eps=1e-6)
         self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
+        self.attention = SelfAttention()
         self.project = nn.Linear(WIDTH, WIDTH)
         self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
 
@@ -63,8 +84,6 @@ class Block(nn.Module):
 
     def attend(self, tokens: Tensor) -> Tensor:
         """Attention of every token to every other, with 3 heads of 64."""
-        n, t, _ = tokens.shape
-        query, key, value = self.qkv(tokens).view(n, t, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(query, key, value)
-        out: Tensor = self.project(mixed.transpose(1, 2).reshape(n, t, WIDTH))
+        qkv = torch.unflatten(self.qkv(tokens), 2, (3, HEADS, WIDTH // HEADS))
+        out: Tensor = self.project(self.attention(qkv).flatten(2))
         return out

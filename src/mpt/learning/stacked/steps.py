@@ -1,0 +1,160 @@
+"""A round of V vehicles at once: their batches through one network, step by step, as CUDA graphs on a GPU."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from mpt.learning.augmentation import normalise
+from mpt.learning.backbones.classifier import Classifier
+from mpt.learning.capture import capturing
+from mpt.learning.cuda_graphs import MOST_GRAPHS, descend
+from mpt.learning.settings import TrainingSettings
+from mpt.learning.stacked.networks import stack_of
+from mpt.learning.triton_stack.schedule import Schedule
+
+Key = tuple[int, bool]
+"""How many samples each vehicle has in a step, and whether only some take it."""
+
+
+class StackedSteps:
+    """V models that train side by side, with SGD's velocities.
+
+    Forward and backward passes run in bfloat16 where `mixed`, the parameters, the loss and BatchNorm's statistics in
+    float32. With `compiled`, whole batches go through torch.compile. Batches of all vehicles are of one size in a step:
+    where theirs differ, the step is taken once for each size, and moves those alone whose it is.
+    """
+
+    def __init__(
+        self, model: Classifier, settings: TrainingSettings, vehicles: int, *, mixed: bool, compiled: bool = False
+    ) -> None:
+        self.settings, self.vehicles, self.mixed = settings, vehicles, mixed
+        self.device = model.head.weight.device
+        self.stack = stack_of(model, vehicles)
+        if compiled:
+            self.stack.compile_parts()
+        self._descend = torch.compile(descend, dynamic=False) if compiled else descend
+        self.parameters = [p for p in self.stack.parameters() if p.requires_grad]
+        self.velocities = [torch.zeros_like(p) for p in self.parameters]
+        self.towards = [p.detach().clone() for p in self.parameters] if settings.prox else []
+        self.rate = torch.zeros((), device=self.device)
+        self.shift = torch.zeros(vehicles, 1, model.num_classes, device=self.device)
+        self.active = torch.ones(vehicles, device=self.device, dtype=torch.bool)
+        self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
+        self._held: dict[Key, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
+
+    def begin(self, starts: Sequence[tuple[Mapping[str, Tensor], int]], shift: Tensor, lr: float) -> None:
+        """Put models into their places, (V, classes) to be taken off their logits, and forget the velocities."""
+        for start, place in starts:
+            self.stack.load(start, place)
+        torch._foreach_zero_(self.velocities)
+        self.rate.fill_(lr)
+        self.shift.copy_(shift[:, None])
+        if self.towards:
+            with torch.no_grad():
+                torch._foreach_copy_(self.towards, list[Tensor](self.parameters))
+
+    def steps(self, images: Tensor, labels: Tensor, schedule: Schedule) -> Iterator[None]:
+        """A round's steps, queued one by one on the current stream.
+
+        Args:
+            images: (N, H, W, C) uint8, what the schedule counts through.
+            labels: (N,).
+            schedule: of at most V vehicles, in the order of their places.
+        """
+        taken = torch.from_numpy(schedule.indices).to(self.device, torch.int64)
+        flips = torch.from_numpy(schedule.flips).to(self.device) if schedule.flips.ndim > 1 else None
+        shifts = torch.from_numpy(schedule.shifts).to(self.device) if schedule.shifts.ndim > 1 else None
+        for t, sizes in enumerate(_filled(schedule.sizes, self.vehicles)):
+            for size in sorted(set(sizes[sizes > 0].tolist()), reverse=True):
+                at = _padded(taken[t, :, :size], self.vehicles)
+                some = [None if a is None else _padded(a[t, :, :size], self.vehicles) for a in (flips, shifts)]
+                who = sizes == size
+                if not who.all():
+                    self.active.copy_(torch.from_numpy(who))
+                self._take(picked(images, at, *some), labels[at], masked=not who.all())
+                yield
+
+    def _take(self, images: Tensor, labels: Tensor, *, masked: bool) -> None:
+        inputs, key = self.stack.arranged(normalise(images)), (labels.shape[1], masked)
+        if self.device.type == "cuda" and key not in self._held and len(self._held) < MOST_GRAPHS:
+            self._capture(key, inputs, labels)
+        if key in self._held:
+            graph, held_inputs, held_labels = self._held[key]
+            held_inputs.copy_(inputs)
+            held_labels.copy_(labels)
+            graph.replay()
+        else:
+            self._step(inputs, labels, masked=masked)
+
+    def _capture(self, key: Key, inputs: Tensor, labels: Tensor) -> None:
+        """The step as a graph, after some without one; models and velocities are then as before."""
+        before = [tensor.clone() for tensor in self._changing()]
+        held = inputs.clone(memory_format=torch.preserve_format), labels.clone()
+        for _ in range(3):
+            self._step(*held, masked=key[1])
+        graph = torch.cuda.CUDAGraph()
+        with capturing(graph, pool=self._pool, stream=torch.cuda.current_stream(self.device)):
+            self._step(*held, masked=key[1])
+        with torch.no_grad():
+            for tensor, was in zip(self._changing(), before, strict=True):
+                tensor.copy_(was)
+        self._held[key] = graph, *held
+
+    def _changing(self) -> list[Tensor]:
+        """What a step changes, each (V, ...)."""
+        moving = [torch.unflatten(v, 0, (self.vehicles, -1)) for v in self.velocities]
+        return [*self.stack.stacked.values(), *moving]
+
+    def _step(self, inputs: Tensor, labels: Tensor, *, masked: bool) -> None:
+        before = [tensor.clone() for tensor in self._changing()] if masked else []
+        whole = labels.shape[1] == self.settings.batch_size and not masked
+        compiling = nullcontext() if whole else torch.compiler.set_stance("force_eager")
+        with compiling, torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.mixed):
+            logits = self.stack(inputs)
+        shifted = (logits.float() - self.shift).flatten(0, 1)
+        loss = functional.cross_entropy(shifted, labels.flatten(), reduction="sum") / labels.shape[1]
+        gradients = list(torch.autograd.grad(loss, self.parameters))
+        move = self._descend if whole else descend
+        move(self.parameters, self.velocities, gradients, self.settings, self.rate, self.towards)
+        with torch.no_grad():
+            for tensor, was in zip(self._changing(), before, strict=masked):
+                tensor.copy_(torch.where(self.active.view(-1, *[1] * (tensor.ndim - 1)), tensor, was))
+
+    def fits(self, settings: TrainingSettings) -> bool:
+        """Whether these settings need no other steps; the learning rate is told in every round."""
+        return replace(self.settings, lr=1.0) == replace(settings, lr=1.0)
+
+
+def picked(images: Tensor, at: Tensor, flips: Tensor | None, shifts: Tensor | None) -> Tensor:
+    """Images (N, H, W, C) at (V, B) places, mirrored and shifted as `take` does it: (V, B, H, W, C)."""
+    if flips is None and shifts is None:
+        return images[at]
+    height, width = images.shape[1:3]
+    rows = torch.arange(height, device=images.device).expand(*at.shape, -1)
+    columns = torch.arange(width, device=images.device).expand(*at.shape, -1)
+    if flips is not None:
+        columns = torch.where(flips[..., None] != 0, width - 1 - columns, columns)
+    if shifts is not None:
+        rows = (rows + shifts[..., :1]).clamp(0, height - 1)
+        columns = (columns + shifts[..., 1:]).clamp(0, width - 1)
+    return images[at[..., None, None], rows[..., :, None], columns[..., None, :]]
+
+
+def _filled(sizes: NDArray[np.int32], vehicles: int) -> Iterator[NDArray[np.int32]]:
+    """(T, v) -> T of (V,): places that nobody has take no samples."""
+    for some in sizes:
+        yield np.pad(some, (0, vehicles - len(some)))
+
+
+def _padded(rows: Tensor, vehicles: int) -> Tensor:
+    """(v, ...) -> (V, ...), with zeros."""
+    if len(rows) == vehicles:
+        return rows
+    return torch.cat([rows, rows.new_zeros(vehicles - len(rows), *rows.shape[1:])])
