@@ -366,7 +366,7 @@ def test_without_samples_mpt_expects_what_it_gets_wrong_on_reference_classes():
     rec = mpt.reconstruct(mpt.deposit(WORLD.stats(), RARE), now)
     within, beyond = left_out_errors(WORLD.stats().means[REFERENCE], now.means[REFERENCE], 0.1, rec.growth)
     inverse = np.linalg.inv(regularize(now.covariance(), 0.1))
-    squared = [times**2 * np.mean([e @ inverse @ e for e in part]) for times, part in ((1.0, within), (1.8, beyond))]
+    squared = [times**2 * np.mean([e @ inverse @ e for e in part]) for times, part in ((3.4, within), (0.6, beyond))]
     assert rec.expected_error == pytest.approx(np.sqrt(sum(squared)))
     assert rec.verdict in ("unconfirmed", "degraded")
     lite = mpt.reconstruct(mpt.deposit(WORLD.stats(), RARE), now, variant="lite")
@@ -383,7 +383,7 @@ def test_however_many_samples_what_mpt_misses_within_the_span_stays():
     inverse = np.linalg.inv(regularize(many.covariance(), 0.1))
     rec = mpt.reconstruct(mpt.deposit(WORLD.stats(), RARE), many)
     assert rec.alpha > 0.99
-    assert rec.expected_error == pytest.approx(np.sqrt(np.mean([e @ inverse @ e for e in within])), rel=0.01)
+    assert rec.expected_error == pytest.approx(3.4 * np.sqrt(np.mean([e @ inverse @ e for e in within])), rel=0.01)
 
 
 @pytest.mark.parametrize("variant", ["mpt", "lite"])

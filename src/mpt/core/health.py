@@ -24,6 +24,14 @@ SURE = 10.0
 _DEGRADED, _LOST = 0.45, 0.85
 """Of the distance to the nearest other prototype; `docs/explanation/mpt-x.md` has the F1 at these."""
 
+TYPICAL = 0.5
+"""Of the expected error: how far departed classes mostly were, by which the verdict goes."""
+
+_PASSES = 0.25
+"""Of the distance to the nearest other prototype: a deposit that is off by more costs F1: samples have to show it."""
+_CHANCE = 3.0
+"""Times the shared variance: between classes a class may vary more than all do on average, and few samples tell."""
+
 DISPUTED = 2.5
 """Times what both expect: from here on |remaining samples - forecast|^2 is a contradiction, Eq. (X11)."""
 
@@ -130,6 +138,27 @@ def between_classes(off: Floats, forecast: Floats, others: Floats, factor: Float
     basis = span_basis(whiten(others - forecast, factor))
     along = dot(basis.T, whiten(off, factor))
     return float(np.sum(along**2)), basis.shape[1]
+
+
+def standing(
+    off: Floats, forecast: Floats, others: Floats, factor: Floats, noise: float, prior: float, apart: bool
+) -> Gap:
+    """Where remaining samples stand, of Eq. (X11): their mean less the forecast, in the directions between classes.
+
+    How samples have moved judges today's reports, not the prototype that the departed vehicle left. Where they stand
+    does.
+
+    Args:
+        off: (d,), that difference.
+        forecast: (d,), made without them.
+        others: (K, d), the other prototypes.
+        factor: (d, d), which whitens.
+        noise: of their mean, per whitened dimension: a sample's variance over their number.
+        prior: the squared error that is expected of the forecast, whitened.
+        apart: whether it is of other samples than these.
+    """
+    square, k = between_classes(off, forecast, others, factor)
+    return Gap(square, _CHANCE * k * noise + prior, apart, _PASSES)
 
 
 def whitened_noise(factor: Floats, floor: float) -> float:

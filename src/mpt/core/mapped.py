@@ -10,11 +10,12 @@ from mpt.core.departure import Deposit
 from mpt.core.equations import ridge_floor
 from mpt.core.errors import StatisticsError
 from mpt.core.health import (
+    TYPICAL,
     Gap,
     Health,
-    between_classes,
     expected_error,
     nearest,
+    standing,
     verdict,
     whiten,
     whitened_noise,
@@ -23,15 +24,9 @@ from mpt.core.health import (
 from mpt.core.statistics import ClassStatistics
 from mpt.core.validation import Floats, Ints, as_int, read_only
 
-_TYPICAL = 0.5
-"""Of the expected error: how far departed classes mostly were, by which the verdict goes."""
 _UNTRAINED = 0.12
 """Of the distance to the nearest other prototype: so far, and no further than what else is expected, a class moves by
 itself that nobody trains on any more. From the first rounds after a departure, on tuning classes."""
-_PASSES = 0.25
-"""Of the distance to the nearest other prototype: a deposit that is off by more costs F1: samples have to show it."""
-_CHANCE = 3.0
-"""Times the shared variance: between classes a class may vary more than all do on average, and few samples tell."""
 
 
 class Mapped(NamedTuple):
@@ -106,33 +101,13 @@ def mapped(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics, pro
     gaps = tuple[Gap, ...]()
     if samples:
         moved = Gap(float(np.sum(gap**2)), d * (prior + noise / samples), deposit.apart)
-        gaps = moved, _standing(deposit, means[deposit.departed] - predicted, predicted, prototypes, factor, floor,
-                                samples, d * prior)  # fmt: skip
+        off, spread = means[deposit.departed] - predicted, whitened_noise(factor, floor)
+        gaps = moved, standing(off, predicted, prototypes, factor, spread / samples, d * prior, deposit.apart)
     health = None
     if len(classes) > 1:
         contradiction = max((one.ratio for one in gaps), default=None)
-        health = Health(error, verdict(_TYPICAL * error, margin, *gaps), contradiction)
+        health = Health(error, verdict(TYPICAL * error, margin, *gaps), contradiction)
     return Mapped(predicted, measured, alpha, noise, samples, health)
-
-
-def _standing(
-    deposit: Deposit,
-    off: Floats,
-    predicted: Floats,
-    prototypes: Floats,
-    factor: Floats,
-    floor: float,
-    samples: int,
-    prior: float,
-) -> Gap:
-    """How far the remaining samples' own mean is from the forecast, `off` (d,), in the directions between classes.
-
-    Their corrected mean, Eq. (X4), says how these samples have moved: it judges the map and today's reports, not the
-    prototype that the departed vehicle left. Where they stand does.
-    """
-    square, k = between_classes(off, predicted, prototypes, factor)
-    spread = whitened_noise(factor, floor)
-    return Gap(square, _CHANCE * k * spread / samples + prior, deposit.apart, _PASSES)
 
 
 def _usable(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics) -> Ints:

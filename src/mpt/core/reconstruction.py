@@ -22,12 +22,14 @@ from mpt.core.equations import (
 from mpt.core.errors import StatisticsError
 from mpt.core.health import (
     DISPUTED,
+    TYPICAL,
     Gap,
     Health,
     Verdict,
     expected_error,
     left_out_errors,
     nearest,
+    standing,
     verdict,
     whiten,
     whitened_noise,
@@ -41,7 +43,7 @@ from mpt.core.transport import transport
 from mpt.core.validation import Floats, Ints, read_only
 from mpt.core.value import Value
 
-_OFF, _OFF_LITE = (1.0, 1.8), (1.5, 2.15)
+OFF, OFF_LITE = (3.4, 0.6), (1.6, 2.1)
 """How far a departed class is off at most, of what reference classes left out are: within their span, and outside."""
 
 
@@ -311,15 +313,15 @@ def _health(
 ) -> Health | None:
     """What is to be expected of MPT's reconstruction, `parts` of which are in-span, measured and predicted.
 
-    From the reference classes left out: a departed class is off within the reference span by up to what they are, and
-    outside of it by up to 1.8 times, in MPT-lite 1.5 and 2.15 (`docs/explanation/mpt-x.md`). However large the error,
-    F1 was seldom lost, so that is no verdict; MPT-lite's, which knows no covariance, has none.
+    From the reference classes left out: a departed class is off within the reference span by up to 3.4 times what they
+    are, and outside of it by up to .6 times, in MPT-lite 1.6 and 2.1 (`docs/explanation/mpt-x.md`). However large the
+    error, F1 was seldom lost, so that is no verdict; MPT-lite's, which knows no covariance, has none.
     """
     if len(classes) < 2:
         return None
     now, (in_span, measured, predicted) = stats.means_of(classes), parts
     missed = left_out_errors(deposit.reference[np.isin(deposit.classes, classes)], now, deposit.ridge, growth)
-    times = _OFF if variant == "mpt" else _OFF_LITE
+    times = OFF if variant == "mpt" else OFF_LITE
     if stats.scatter is not None:
         covariance = stats.shared_covariance
         factor, known = whitening(covariance, deposit.cov_ridge), bool(covariance.any())
@@ -331,14 +333,16 @@ def _health(
         t**2 * float(np.mean(whiten(errors, factor) ** 2)) for t, errors in zip(times, missed, strict=True)
     )
     error = expected_error(alpha, spread, samples, beyond, whiten(measured - predicted, factor), within)
-    gap = None
+    gaps = tuple[Gap, ...]()
     if samples:
-        off = whiten(stats.means[deposit.departed] - in_span - predicted, factor)
-        gap = Gap(float(np.sum(off**2)), len(off) * (within + beyond + spread / samples), deposit.apart)
+        forecast, usual = in_span + predicted, len(in_span) * TYPICAL**2 * (within + beyond)
+        off, alone = stats.means[deposit.departed] - forecast, spread / samples
+        moved = Gap(float(np.sum(whiten(off, factor) ** 2)), usual + len(off) * alone, deposit.apart)
+        gaps = moved, standing(off, forecast, now, factor, alone, usual, deposit.apart)
     if variant != "mpt":
         return Health(error, None)
-    judged = verdict(error, nearest(prototype, now, factor), *([gap] if gap else []), lost=np.inf)
-    return Health(error, judged, None if gap is None else gap.ratio)
+    judged = verdict(TYPICAL * error, nearest(prototype, now, factor), *gaps, lost=np.inf)
+    return Health(error, judged, max((one.ratio for one in gaps), default=None))
 
 
 def _check_fits(deposit: Deposit, stats: ClassStatistics) -> None:
