@@ -8,8 +8,8 @@
 - grid: four fractions by three seeds of it, advanced together.
 - networks: a round of cnn3, of cnn3-plain and of cnn3-embedding on cifar10, cnn3 first and last.
 - backbones: rounds of ResNet-18 on cars-bodytype at 64 x 64, fast against reference.
-- others: ResNet-18, MobileNetV3 and ViT-Tiny on cifar10: the first round, which compiles and captures, a later one, and
-  the kernels that take longest in it.
+- others: ResNet-18, MobileNetV3 and ViT-Tiny on cifar10, by two trainers: the first round, which compiles and captures,
+  a later one, its rate beside the card's, and the kernels that take longest in it. `--backbones` and `--most` choose.
 - methods: runs with one method each, read out in every round: what it adds to a training whose rounds nobody reads.
 - kernels: those of one training step, with the least bytes they must move and the operations they must do, against
   this card's copy rate and bfloat16 matrix rate, measured in the same call.
@@ -26,7 +26,7 @@ import cProfile
 import csv
 import pstats
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,13 +34,16 @@ from pathlib import Path
 import numpy as np
 import torch
 from real_images import unpack
+from torch.utils.flop_counter import FlopCounterMode
 
 from mpt.data import Dataset
 from mpt.federation.cuda_graph_trainer import CudaGraphTrainer
 from mpt.federation.engine import Federation, run, run_together
 from mpt.federation.jobs import Trainer, train_plain
 from mpt.federation.plan import Plan
+from mpt.federation.stacked_trainer import StackedTrainer
 from mpt.federation.trainers import TritonTrainer
+from mpt.learning import Classifier
 from mpt.learning.triton_stack.layout import Layout
 
 TRAINING_FREE = ("mpt", "mpt-lite", "frozen", "remaining-mean", "icarl", "sdc", "oracle", "oracle-train")
@@ -152,25 +155,44 @@ def backbones(folder: Path) -> list[list[object]]:
     return rows
 
 
-def others(dataset: Dataset, names: Sequence[str]) -> list[list[object]]:
-    """Table 3's backbones: how long a round of one training takes, and on what."""
-    rows: list[list[object]] = []
+def operations(model: Classifier) -> float:
+    """Floating-point operations of one image, there and back: three times those of the way there."""
+    probe = copy.deepcopy(model).cpu().train()
+    images = torch.randn(2, model.in_channels, model.image_size, model.image_size)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        probe(images)
+    return 3 * counter.get_total_flops() / 2
+
+
+def others(dataset: Dataset, names: Sequence[str], most: int) -> Iterator[list[object]]:
+    """Table 3's backbones: how long a round of one training takes, a vehicle a stream and vehicles as one network."""
+    bandwidth, rate = ceilings()
+    yield [f"others: this card, {bandwidth / 1e12:.1f} TB/s", rate / 1e12, "TFLOP/s"]
     for backbone in names:
-        federation = Federation(dataset, replace(plan_for(dataset, 100), backbone=backbone), torch.device(DEVICE))
-        jobs = list(federation.jobs(federation.start()).values())
-        train = partial(federation.train, federation.model, jobs)
-        first, _, later = timed(train), timed(train), timed(train)
-        spent = {name: sum(times) / 1e6 for name, times in microseconds(train).items()}
-        longest = sorted(spent.items(), key=lambda item: -item[1])[:16]
-        images = federation.plan.training.epochs * sum(len(v.labels) for v in jobs[0].vehicles.values())
-        rows += [
-            [f"others: {backbone}, the first round", first, "s"],
-            [f"others: {backbone}, a later round", later, "s"],
-            [f"others: {backbone}, images", images / later, "a second"],
-            [f"others: {backbone}, its kernels, {len(spent)} kinds, side by side", sum(spent.values()), "s"],
-            *([f"others: {backbone}: {name[:56]}", seconds, "s"] for name, seconds in longest),
-        ]
-    return rows
+        plan = replace(plan_for(dataset, 100), backbone=backbone)
+        trainers: dict[str, Trainer] = {
+            "streams": CudaGraphTrainer(compiled=True),
+            "one network": StackedTrainer(compiled=True, most=most),
+        }
+        for name, trainer in trainers.items():
+            what = f"others: {backbone}, {name}"
+            federation = Federation(dataset, plan, torch.device(DEVICE), trainer)
+            state = federation.start()
+            jobs = list(federation.jobs(replace(state, round=plan.depart_at)).values())[:1]
+            train = partial(federation.train, federation.model, jobs)
+            first, _, later = timed(train), timed(train), timed(train)
+            images = plan.epochs * sum(len(v.labels) for v in jobs[0].vehicles.values())
+            done = operations(federation.model) * images / later
+            yield [f"{what}: the first round, which compiles", first, "s"]
+            yield [f"{what}: a later round", later, "s"]
+            yield [f"{what}: 5 million images", later * 5e6 / images, "s"]
+            yield [f"{what}: of the card's rate", done / rate, ""]
+            spent = {kernel: sum(times) / 1e6 for kernel, times in microseconds(train).items()}
+            longest = sorted(spent.items(), key=lambda item: -item[1])[:16]
+            yield [f"{what}: its kernels, {len(spent)} kinds, side by side", sum(spent.values()), "s"]
+            for kernel, seconds in longest:
+                yield [f"{what}: {kernel[:56]}", seconds, "s"]
+            torch._dynamo.reset()  # what is compiled for one trainer is of no use to the next
 
 
 def methods(dataset: Dataset, rounds: int) -> list[list[object]]:
@@ -279,6 +301,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=["whole", "grid", "backbones"])
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--backbones", nargs="+", default=["resnet18", "mobilenetv3", "vit-tiny"], help="of others")
+    parser.add_argument("--most", type=int, default=16, help="vehicles in one network, of others")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     cifar = unpack(args.folder, "cifar10")
@@ -287,20 +310,19 @@ def main() -> None:
         if what == "profile":
             profile(cifar)
             continue
-        parts: dict[str, Callable[[], list[list[object]]]] = {
+        parts: dict[str, Callable[[], Iterable[list[object]]]] = {
             "whole": lambda: whole(cifar, args.rounds),
             "grid": lambda: grid(cifar, args.rounds),
             "networks": lambda: networks(cifar),
             "backbones": lambda: backbones(args.folder),
-            "others": lambda: others(cifar, args.backbones),
+            "others": lambda: others(cifar, args.backbones, args.most),
             "methods": lambda: methods(cifar, args.rounds),
             "kernels": lambda: kernels(cifar),
             "precision": lambda: precision(cifar),
         }
-        new = parts[what]()
-        rows += new
-        for label, value, unit in new:
-            print(f"{label:80s} {value:10.3g} {unit}", flush=True)
+        for row in parts[what]():
+            rows.append(row)
+            print(f"{row[0]:80s} {row[1]:10.3g} {row[2]}", flush=True)
     if args.out:
         with (args.out / "engine.csv").open("w", newline="") as file:
             csv.writer(file).writerows([["what", "value", "unit"], *rows])

@@ -16,14 +16,12 @@ from torch import Tensor
 from mpt.federation.cuda_graph_trainer import CudaGraphTrainer
 from mpt.federation.jobs import Job, Trainer, merging, train_plain, train_vehicle
 from mpt.federation.plan import Precision
-from mpt.federation.stacked_trainer import StackedTrainer
 from mpt.federation.taking_part import Pool, TakingPart, logit_shift, taking_part
 from mpt.learning import Classifier, DivergedError, LearningError, TrainingSettings, generator
 from mpt.learning.backbones.cnn3 import CNN3, GRID
 from mpt.learning.cuda_graphs import draws_nothing
 from mpt.learning.losses import is_shifted
 from mpt.learning.randomness import isolated
-from mpt.learning.stacked.networks import can_be_stacked
 from mpt.learning.threads import at_once, side_by_side
 from mpt.learning.training import channels_last
 from mpt.learning.triton_stack.layout import CHANNELS, Layout
@@ -39,8 +37,7 @@ def fast_trainer(
     """The fastest trainer for a model where it is.
 
     On a GPU: all vehicles side by side for cnn3 that is not frozen (needs Triton, which comes with torch's CUDA
-    builds), and for any other network of which a stack can be made; else some at a time by replaying a captured step
-    each. On a CPU: in channels-last, several vehicles at once
+    builds), else some at a time by replaying a captured step each. On a CPU: in channels-last, several vehicles at once
     where the model draws no random numbers, else one after the other. `precision` concerns GPUs; "auto" is bfloat16
     with float32 parameters and sums. `steps` is about how many batches there will be: many are worth compiling for.
     """
@@ -51,9 +48,7 @@ def fast_trainer(
         return ByLoss(TritonTrainer(chosen))
     if not draws_nothing(model):
         return train_plain
-    compiled = steps >= WORTH_COMPILING and find_spec("triton") is not None
-    stacked = not model.frozen and can_be_stacked(model)
-    return ByLoss((StackedTrainer if stacked else CudaGraphTrainer)(chosen, compiled=compiled))
+    return ByLoss(CudaGraphTrainer(chosen, compiled=steps >= WORTH_COMPILING and find_spec("triton") is not None))
 
 
 def stackable(model: Classifier, settings: TrainingSettings) -> bool:

@@ -131,15 +131,6 @@ class Tall(Stack):
         return torch.unflatten(logits, 0, (self.vehicles, -1))
 
 
-def can_be_stacked(model: Classifier) -> bool:
-    """Whether `stack_of` makes one of it."""
-    try:
-        stack_of(model, 2)
-    except NotStackable:
-        return False
-    return True
-
-
 def stack_of(model: Classifier, vehicles: int) -> Stack:
     """One network of V models like this one.
 

@@ -1,7 +1,7 @@
 """A round of V vehicles at once: their batches through one network, step by step, as CUDA graphs on a GPU."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -115,8 +115,7 @@ class StackedSteps:
     def _step(self, inputs: Tensor, labels: Tensor, *, masked: bool) -> None:
         before = [tensor.clone() for tensor in self._changing()] if masked else []
         whole = labels.shape[1] == self.settings.batch_size and not masked
-        compiling = nullcontext() if whole else torch.compiler.set_stance("force_eager")
-        with compiling, torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.mixed):
+        with _searching(whole), torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.mixed):
             logits = self.stack(inputs)
         shifted = (logits.float() - self.shift).flatten(0, 1)
         loss = functional.cross_entropy(shifted, labels.flatten(), reduction="sum") / labels.shape[1]
@@ -130,6 +129,17 @@ class StackedSteps:
     def fits(self, settings: TrainingSettings) -> bool:
         """Whether these settings need no other steps; the learning rate is told in every round."""
         return replace(self.settings, lr=1.0) == replace(settings, lr=1.0)
+
+
+@contextmanager
+def _searching(whole: bool) -> Iterator[None]:
+    """Whole batches are compiled, and their convolutions chosen by trying; the few others as they come."""
+    with ExitStack() as stack:
+        if not whole:
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+            tf32 = torch.backends.cudnn.allow_tf32
+            stack.enter_context(torch.backends.cudnn.flags(enabled=True, benchmark=False, allow_tf32=tf32))
+        yield
 
 
 def picked(images: Tensor, at: Tensor, flips: Tensor | None, shifts: Tensor | None) -> Tensor:
