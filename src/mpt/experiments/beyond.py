@@ -69,10 +69,23 @@ def beyond_wanted(results: Results) -> list[CellSpec]:
 
 
 def with_further(results: Results, wanted: Sequence[CellSpec]) -> list[CellSpec]:
-    """Main cells, then those with their rows of `FURTHER`, where `beyond` has them, and of the user's own methods."""
-    there = beyond_wanted(results)
+    """Main cells, then those with their rows of `FURTHER`, where `beyond` or Table 3 has them, and of the user's own
+    methods.
+    """
+    there = [*beyond_wanted(results), *(backbones_wanted(results) if results.grid.scale.beyond else [])]
     own = [one.own for one in wanted] if results.grid.own else []
     return [*wanted, *(one.further for one in wanted if one.further in there), *own]
+
+
+def backbones_wanted(results: Results) -> list[CellSpec]:
+    """Table 3's settings, where they have data."""
+    scale = results.grid.scale
+    there = "nuimages" in results.grid.sources
+    return [
+        CellSpec(backbone=b, remaining=f, study="beyond")
+        for b in (scale.backbones if there else ())
+        for f in scale.backbone_remaining
+    ]
 
 
 def compared(name: str, outcome: CellOutcome) -> Compared | None:

@@ -37,6 +37,9 @@ METHODS_OF: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 
+TOGETHER = ("mobilenetv3",)
+"""Backbones whose main cells have the rows of "beyond" too: one training serves both."""
+
 EMBEDDING = {"backbone": "cnn3-embedding"}
 REGIMES: dict[str, dict[str, Any]] = {
     "cnn3": {},
@@ -284,6 +287,8 @@ class Grid:
         if wanted.set not in self.sources:
             return None
         wanted = replace(wanted, regime=wanted.regime or self.regime)
+        if wanted.study == "beyond" and wanted.backbone in TOGETHER:
+            wanted = replace(wanted, study="main")
         own = self.own if wanted.study == "own" else ()
         return _cell(self.scale.name, self.sources[wanted.set], self.seeds, wanted, own, self.models)
 
@@ -325,6 +330,8 @@ def _cell(
         settings |= {"seeds": 1, "first_seed": FIRST_SEED}
     if wanted.study == "main" and wanted.set == "nuimages" and wanted.backbone == "cnn3":
         settings["methods"] += PARTS
+    if wanted.study == "main" and wanted.backbone in TOGETHER:
+        settings["methods"] += tuple(m for m in METHODS_OF["beyond"] if m not in settings["methods"])
     if wanted.study == "main" and (regime or wanted.uneven):
         settings["methods"] += tuple(m for m in METHODS_OF["regimes"] if m not in settings["methods"])
         settings["methods"] += tuple(TUNED.get(wanted.regime, {}).values())

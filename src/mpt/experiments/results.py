@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from mpt.base.seeds import Curve, Stat
 from mpt.experiments.cells import Cell, CellStore
-from mpt.experiments.plans import FURTHER, TUNED, CellSpec, Grid
+from mpt.experiments.plans import FURTHER, TOGETHER, TUNED, CellSpec, Grid
 from mpt.experiments.sets import SETS
 from mpt.runs.summary import Figures, over
 from mpt.runs.tables import Row, Tables
@@ -143,7 +143,7 @@ class Results:
     def _beside(self, wanted: CellSpec, seeds: tuple[int, ...]) -> Tables:
         """The rows that belong to a main cell and are in cells of their own."""
         tables = Tables()
-        if (further := self.of(wanted.further)) is not None:
+        if wanted.backbone not in TOGETHER and (further := self.of(wanted.further)) is not None:
             tables += further.tables.only(FURTHER, seeds)
         if self.grid.own and (own := self.of(wanted.own)) is not None:
             tables += own.tables.only(self.grid.own_names, seeds)

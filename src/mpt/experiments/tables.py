@@ -85,7 +85,7 @@ def table3(results: Results) -> Table:
     groups = {w: (paper.BACKBONES[w.backbone], w.backbone) for w in table3_wanted(results)}
     source = results.grid.sources.get("nuimages")
     title = f"Table 3: rare-class F1 for different backbones{f' on {source.short}' if source else ''}"
-    note = f"{PAPERS}nuImages (truck). {' and '.join(paper.LABELS[m] for m in FURTHER)}: only where `beyond` has cells."
+    note = f"{PAPERS}nuImages (truck)."
     made = _grid("table3", title, results, groups, paper.TABLE3, note)
     own = {b: dict(s) for b, s in results.grid.scale.backbones.items() if s}
     if not own:
