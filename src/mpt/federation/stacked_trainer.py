@@ -12,7 +12,7 @@ from mpt.federation.jobs import Job, Merging, merging
 from mpt.federation.plan import Precision
 from mpt.federation.taking_part import Pool, TakingPart, logit_shift, taking_part
 from mpt.learning import Classifier, LearningError, TrainingSettings, generator
-from mpt.learning.cuda_graphs import Lane, Round, advance
+from mpt.learning.cuda_graphs import OnStream, Round, advance
 from mpt.learning.stacked.steps import StackedSteps
 from mpt.learning.training import epochs_of
 from mpt.learning.triton_stack.schedule import Schedule, draw
@@ -97,7 +97,7 @@ class StackedTrainer:
             raise LearningError("jobs: no vehicle has samples, at least one should")
         steps = stack.steps(self.pool.images, self.pool.labels, schedule)
         if stack.device.type == "cuda":
-            together: list[tuple[Lane, Iterator[None]]] = [(stack, steps), *lanes]
+            together: list[tuple[OnStream, Iterator[None]]] = [(stack, steps), *lanes]
             advance(together)
         else:
             for _ in steps:

@@ -103,7 +103,7 @@ class CudaGraphSteps:
         descend(self.parameters, self.velocities, list(gradients), self.settings, self.rate, self.towards)
 
 
-class Lane(Protocol):
+class OnStream(Protocol):
     """What has a stream of its own on a device."""
 
     @property
@@ -121,7 +121,7 @@ Round = tuple[CudaGraphSteps, Iterator[None]]
 """A lane and the steps of a vehicle's round on it."""
 
 
-def advance(rounds: Sequence[tuple[Lane, Iterator[None]]]) -> None:
+def advance(rounds: Sequence[tuple[OnStream, Iterator[None]]]) -> None:
     """The rounds of several vehicles, each on its own stream, a step of each in turn: small kernels overlap."""
     device = rounds[0][0].device
     caller = torch.cuda.current_stream(device)

@@ -26,7 +26,7 @@ class NotStackable(Exception):  # noqa: N818 - it is no error: another trainer t
     """A part of a model of which no stack can be made."""
 
 
-class Stack(nn.Module):
+class OneNetwork(nn.Module):
     """V models as one network.
 
     Attributes:
@@ -88,7 +88,7 @@ def _parts(module: nn.Module) -> Iterator[nn.Module]:
             yield from _parts(child)
 
 
-class Wide(Stack):
+class Wide(OneNetwork):
     """Convolutional networks: maps (B, V C, H, W), of which each model has its own C channels.
 
     A convolution in V groups is V convolutions, and BatchNorm of V C channels is that of V models.
@@ -111,7 +111,7 @@ class Wide(Stack):
         return torch.unflatten(logits, 1, (self.vehicles, -1)).transpose(0, 1)
 
 
-class Tall(Stack):
+class Tall(OneNetwork):
     """Vision transformers: tokens (V B, T, d), the samples of one model after those of another."""
 
     layers: Mapping[type[nn.Module], Layer] = {
@@ -131,7 +131,7 @@ class Tall(Stack):
         return torch.unflatten(logits, 0, (self.vehicles, -1))
 
 
-def stack_of(model: Classifier, vehicles: int) -> Stack:
+def stack_of(model: Classifier, vehicles: int) -> OneNetwork:
     """One network of V models like this one.
 
     Raises:
@@ -149,7 +149,7 @@ def stack_of(model: Classifier, vehicles: int) -> Stack:
 
 
 @torch.no_grad()
-def _agrees(kind: type[Stack], model: Classifier) -> bool:
+def _agrees(kind: type[OneNetwork], model: Classifier) -> bool:
     """Whether it gives what two models give, on random images."""
     device = model.head.weight.device
     with isolated(0, device):
