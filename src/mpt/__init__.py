@@ -59,7 +59,10 @@ __all__ = [
 _LAZY = {"RunConfig": "mpt.runs.config", "simulate": "mpt.report.simulate"}
 """Names that need the extra `sim`, and the modules that have them; imported when first asked for."""
 
-_ROOMS = {"checking", "data", "export", "federation", "fleet", "learning", "methods", "protocol", "report", "runs"}
+_ROOMS = {
+    *("checking", "data", "export", "federation", "fleet", "learning", "methods", "protocol", "report", "runs"),
+    "sklearn",
+}
 """Packages that are imported when first asked for, as in `mpt.data.load`."""
 
 
