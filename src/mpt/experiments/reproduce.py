@@ -21,11 +21,11 @@ from mpt.experiments.exhibits import EXHIBITS, made
 from mpt.experiments.figures import Figure, drawn, looks
 from mpt.experiments.page import page
 from mpt.experiments.plans import SCALES, CellSpec, Grid
-from mpt.experiments.plots import standalone
 from mpt.experiments.results import Results
 from mpt.experiments.sets import parse_sources
 from mpt.experiments.sweep import Swept, sweep
 from mpt.experiments.table import Table
+from mpt.pages.standalone import standalone
 from mpt.runs.config import ConfigError
 
 SIZE = (720.0, 380.0)

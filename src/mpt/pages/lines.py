@@ -1,10 +1,10 @@
 """Curves by round, drawn twice: for a wide screen and for a phone."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mpt.base.seeds import Curve
+from mpt.base.seeds import Curve, Series
 from mpt.pages.styles import SeriesStyle
 from mpt.pages.svg import FONT, Frame, decades, esc, mark, n, path, shortened, spaced, text, ticks, width_of
 
@@ -138,6 +138,13 @@ class Chart:
         if len(points) <= _MANY_POINTS:
             parts.extend(mark(line.mark, x, y, 2.6 if line.width < 2 else 3.4) for x, y in points)
         return "".join(parts)
+
+
+def lines_of(curves: Mapping[Series, Curve], look: Mapping[Series, SeriesStyle]) -> tuple[Line, ...]:
+    """References at the bottom, the MPT family on top."""
+    order = {"reference": 0, "method": 1, "mpt": 2}
+    rows = sorted(curves, key=lambda row: (order[look[row].kind], row.method == "mpt"))
+    return tuple(Line.of(look[row], curves[row]) for row in rows if curves[row].points)
 
 
 def last_round(curves: Sequence[Curve]) -> int:

@@ -10,7 +10,7 @@ from mpt.base.text import quantity
 from mpt.methods import METHODS
 from mpt.pages.document import WIDE, document
 from mpt.pages.html import figure, legend, pairs
-from mpt.pages.lines import Chart, Line, last_round
+from mpt.pages.lines import Chart, Line, last_round, lines_of
 from mpt.pages.styles import SeriesStyle, styles_of
 from mpt.pages.svg import esc
 from mpt.report.classes import MOST_COLUMNS, confusions, moments, others_table
@@ -107,10 +107,10 @@ def _charts(run: Run, look: dict[Series, SeriesStyle]) -> dict[str, Chart]:
         if row.method not in {other.method for other in alphas} and all(0 <= d["alpha"] <= 1 for d in noted):
             alphas[row] = curve((d["seed"], d["round"], d["alpha"]) for d in noted)
     lines = {
-        "f1": _lines(f1, look),
-        "distance": _lines(distance, look),
+        "f1": lines_of(f1, look),
+        "distance": lines_of(distance, look),
         "drift": tuple(Line(key, label, c) for key, (label, c) in drifts.items() if c.points),
-        "alpha": _lines(alphas, look),
+        "alpha": lines_of(alphas, look),
     }
     labels = {
         "f1": f"F1 of {run.rare_name}",
@@ -125,13 +125,6 @@ def _charts(run: Run, look: dict[Series, SeriesStyle]) -> dict[str, Chart]:
         for name, mine in lines.items()
         if mine
     }
-
-
-def _lines(curves: dict[Series, Curve], look: dict[Series, SeriesStyle]) -> tuple[Line, ...]:
-    """References at the bottom, the MPT family on top."""
-    order = {"reference": 0, "method": 1, "mpt": 2}
-    rows = sorted(curves, key=lambda row: (order[look[row].kind], row.method == "mpt"))
-    return tuple(Line.of(look[row], curves[row]) for row in rows if curves[row].points)
 
 
 def _curves(run: Run, look: dict[Series, SeriesStyle], charts: dict[str, Chart]) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from mpt.report.page import write_report
 from mpt.runs import simulate as runs
 from mpt.runs.config import RunConfig
+from mpt.runs.result import RunResult
 
 _LOG = logging.getLogger("mpt")
 
@@ -18,7 +19,7 @@ def simulate(
     begin: runs.Begin | None = None,
     progress: runs.Progress | None = None,
     say: runs.Say = _LOG.warning,
-) -> runs.RunResult:
+) -> RunResult:
     """Run all seeds of `config` on one device; with `out`, its files and `report.html` are there.
 
     Args:

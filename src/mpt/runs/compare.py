@@ -14,6 +14,7 @@ from mpt.base.settings import default_of, rules_of
 from mpt.base.text import did_you_mean
 from mpt.runs.cellnames import CellName, cell_names
 from mpt.runs.config import RunConfig
+from mpt.runs.pair import Pair, PairedFigure
 from mpt.runs.pooling import Pooled, Rows, Stratum, pooled
 from mpt.runs.reader import Run, is_run, read_run
 from mpt.runs.significance import TTest, holm_where_tested, t_test
@@ -25,47 +26,6 @@ _NOT_MATCHED = frozenset({"seeds", "device", "methods", "record", "models"})
 
 class CompareError(MptError):
     """There is nothing to compare; the message says why and what would be right."""
-
-
-@dataclass(frozen=True)
-class PairedFigure:
-    """One figure of two rows on the same seeds.
-
-    Attributes:
-        one, other: their means over these seeds.
-        by_seed: `one` less `other`, seed by seed.
-        difference: their mean, its 95% interval, and the paired t-test of it.
-    """
-
-    one: float
-    other: float
-    by_seed: tuple[float, ...]
-    difference: TTest
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two rows of one cell, or of two.
-
-    Attributes:
-        cells: where they are from.
-        rows: the method and readout of each.
-        seeds: that both have.
-        rounds: after the departure, in which both were read out for all these seeds.
-        last_f1: of the rare class, in the last of these rounds.
-        mean_f1: of the rare class, over all of them.
-        balanced: mean recall over all classes, in the last of them.
-        holm: p-value of `mean_f1`, corrected by Holm for all pairs of the comparison; None where there is no test.
-    """
-
-    cells: tuple[Path, Path]
-    rows: Rows
-    seeds: tuple[int, ...]
-    rounds: tuple[int, ...]
-    last_f1: PairedFigure
-    mean_f1: PairedFigure
-    balanced: PairedFigure
-    holm: float | None = None
 
 
 @dataclass(frozen=True)
@@ -145,6 +105,20 @@ def compare(
         unpaired=tuple(dict.fromkeys(unpaired)),
         of_class=None if departs else of_class,
     )
+
+
+def pair_in(run: Run, one: str, other: str) -> Pair:
+    """Two methods of one run.
+
+    Raises:
+        CompareError: it has not both of them, or they share no seed and round after the departure.
+    """
+    said: list[str] = []
+    for pair in _pairs(run, run, [one], other, None, said.append):
+        return pair
+    has = f"it has {', '.join(_by_method(run))}"
+    missing = [name for name in (one, other) if run.row_of(name) not in _by_method(run)]
+    raise CompareError(f"compare: no {' and no '.join(missing)}, {has}" if missing else f"compare: {'; '.join(said)}")
 
 
 def _corrected(pairs: Sequence[Pair]) -> list[Pair]:

@@ -23,8 +23,8 @@ from mpt.runs.interrupts import Stopped, interruptible
 from mpt.runs.manifest import manifest_of
 from mpt.runs.models import ModelFolder
 from mpt.runs.record import Record, RecordedLabels, Recorder
-from mpt.runs.summary import Figures, records
-from mpt.runs.tables import Tables, pandas, tables_of
+from mpt.runs.result import RunResult
+from mpt.runs.tables import Tables, tables_of
 
 _LOG = logging.getLogger("mpt")
 
@@ -36,56 +36,6 @@ Begin = Callable[[Mapping[str, Any]], None]
 
 Say = Callable[[str], None]
 """Takes a sentence for the user."""
-
-
-@dataclass(frozen=True, repr=False)
-class RunResult:
-    """The tables of all seeds as data frames, and where they come from.
-
-    Attributes:
-        config: the settings.
-        manifest: versions, device and dataset, as in `manifest.json`.
-        tables: what was measured, as records.
-        computed: False where a finished run was found in the folder.
-        folder: where its files are; None where nothing was written.
-    """
-
-    config: RunConfig
-    manifest: dict[str, Any]
-    tables: Tables
-    computed: bool = True
-    folder: Path | None = None
-
-    def __repr__(self) -> str:
-        what = f"{self.config.dataset} without {self.figures.departing!r} after round {self.config.depart_at}"
-        f1 = ", ".join(f"{row.series.method} {row.last_f1.mean:.3f}" for row in self.figures.summaries)
-        return f"<RunResult: {what} of {self.config.rounds}, F1 at the end: {f1}>"
-
-    @property
-    def metrics(self) -> Any:
-        """One row a seed, evaluated round, method, readout and class."""
-        return self.tables.frame("metrics")
-
-    @property
-    def diagnostics(self) -> Any:
-        """What methods noted (MPT: alpha, growth, lengths); rows without a method have the feature space's drift."""
-        return self.tables.frame("diagnostics")
-
-    @property
-    def confusion(self) -> Any:
-        """Test samples by label and prediction, in the round of the departure and the last."""
-        return self.tables.frame("confusion")
-
-    @property
-    def figures(self) -> Figures:
-        """Of the class that departs: what every summary is taken from."""
-        departing = self.manifest["classes"][self.manifest["rare"]]
-        return Figures.of(self.tables.metrics, departing, self.config.depart_at)
-
-    @property
-    def summary(self) -> Any:
-        """One row a method and readout: F1 at the departure, at the last round and on average after the departure."""
-        return pandas().DataFrame.from_records(records(self.figures.summaries))
 
 
 def simulate(

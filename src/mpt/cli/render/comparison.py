@@ -10,7 +10,8 @@ from textwrap import wrap
 from mpt.base.text import score
 from mpt.cli.render import WIDEST, console, prose, say
 from mpt.cli.render import comparison_lines as lines
-from mpt.runs.compare import Comparison, Pair, pooled_records, records
+from mpt.runs.compare import Comparison, pooled_records, records
+from mpt.runs.pair import Pair
 from mpt.runs.significance import LEVEL, POWER
 
 

@@ -3,7 +3,8 @@ r"""`mpt compare` as LaTeX, for \usepackage{booktabs}."""
 from mpt.base.text import score
 from mpt.cli.render import comparison_lines as lines
 from mpt.experiments.table import Entry, Table, TableRow
-from mpt.runs.compare import Comparison, Pair
+from mpt.runs.compare import Comparison
+from mpt.runs.pair import Pair
 
 _TESTED = ("A less B", "p", "Holm", "could show")
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from mpt.base.seeds import Series
 from mpt.base.text import score, signed
-from mpt.runs.compare import Comparison, Pair
+from mpt.runs.compare import Comparison
+from mpt.runs.pair import Pair
 from mpt.runs.pooling import Rows
 from mpt.runs.significance import TTest
 

@@ -7,7 +7,8 @@ from mpt.cli.render import comparison_lines as lines
 from mpt.pages.document import document
 from mpt.pages.html import cell
 from mpt.pages.svg import esc, n
-from mpt.runs.compare import Comparison, Pair
+from mpt.runs.compare import Comparison
+from mpt.runs.pair import Pair
 from mpt.runs.significance import LEVEL, TTest
 
 _STYLE = (
