@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from mpt.base.notebook import table
 from mpt.core.validation import same
 
 
@@ -20,6 +21,11 @@ class Value:
         return all(same(getattr(self, name), getattr(other, name)) for name in field_names(self))
 
     __hash__ = None  # type: ignore[assignment]
+
+    def _repr_html_(self) -> str:
+        """For notebooks: its fields, arrays by their shape and range."""
+        rows = [(name, getattr(self, name)) for name in field_names(self)]
+        return table(repr(self).strip("<>"), (), rows)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), {name: getattr(self, name) for name in field_names(self)})

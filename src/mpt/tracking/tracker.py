@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from mpt.base.notebook import table
 from mpt.protocol.question import Question
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking import state as states
@@ -64,6 +65,26 @@ class Tracker:
         made.check_method()
         self.state = TrackerState.start(made, round)
         self._heard: Heard | None = None
+
+    def __repr__(self) -> str:
+        roster, state = self.roster, self.state
+        there, gone = len(roster.having("present")), len(roster.having("departed"))
+        kept = f", {len(state.tracked)} of {self.settings.num_classes} classes kept alive" if state.tracked else ""
+        return f"<Tracker: round {self.round}, {there} vehicles present, {gone} departed{kept}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: every class, who has samples of it, and what is known of its prototype."""
+        state = self.state
+        samples = sum(state.counts.values(), start=np.zeros(self.settings.num_classes, np.int64))
+        rows = []
+        for c in range(self.settings.num_classes):
+            held, health = sum(bool(mine[c]) for mine in state.counts.values()), state.health.get(c)
+            kept = state.tracked.get(c)
+            how = "departed" if kept else "watched" if c in state.watch.classes else "measured" if held else "unknown"
+            verdict, error = (None, None) if health is None else (health.verdict, health.expected_error)
+            rows.append((c, how, int(samples[c]), held, verdict, error))
+        heads = ("class", "", "samples", "vehicles", "verdict", "expected error")
+        return table(repr(self).strip("<>"), heads, rows)
 
     @property
     def settings(self) -> TrackerSettings:
