@@ -108,5 +108,5 @@ def _images(request: DatasetSpec, which: str, table: Any, column: str) -> list[E
                 f"row {i} of {which} has no image bytes in column {column!r}, should be a struct with the bytes of a "
                 "JPEG or PNG image"
             )
-        encoded.append(Encoded(data, f"{request.spec}: row {i} of {which}"))
+        encoded.append(Encoded(data, f"row {i} of {which}"))
     return encoded

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from mpt.data.cache import cached, stamp
 from mpt.data.dataset import SPLITS, Dataset
-from mpt.data.gather import Item, LeftOut, determined_by, gathered
+from mpt.data.gather import Item, determined_by, gathered
+from mpt.data.left_out import LeftOut
 from mpt.data.request import DatasetSpec
 
 LABELS = "labels.csv"

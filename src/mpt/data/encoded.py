@@ -4,22 +4,29 @@ import importlib
 import io
 import statistics
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpt.data.dataset import Dataset, Images, Split
+from mpt.data.dataset import SPLITS, Dataset, Images, Split
 from mpt.data.errors import DataError
+from mpt.data.left_out import LeftOut
 from mpt.data.request import DatasetSpec
 
 SMALLEST_SIDE, LARGEST_SIDE = 28, 224
+BROKEN = "broken images"
 _ORIENTATION, _SIDEWAYS = 0x0112, (5, 6, 7, 8)
 _GREY = ("1", "L", "LA", "I;16")
+
+
+T = TypeVar("T")
+L = TypeVar("L")
 
 
 class Encoded(NamedTuple):
@@ -43,18 +50,47 @@ def decoded(
     classes: Sequence[str],
     train: tuple[Sequence[Encoded], NDArray[np.int64]],
     test: tuple[Sequence[Encoded], NDArray[np.int64]],
+    left_out: LeftOut | None = None,
 ) -> Dataset:
-    """A dataset of encoded images. Grey stays one channel where all are grey; `image_side` says the size."""
-    pillow = require_pillow(request)
+    """A dataset of encoded images. Grey stays one channel where all are grey; `image_side` says the size.
+
+    Broken images are left out and counted; more of them than whole ones, or nothing else in a class, is an error.
+    """
+    pillow, left_out = require_pillow(request), left_out or LeftOut()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        headers = [[header(pillow, e) for e in images] for images, _ in (train, test)]
-        every = headers[0] + headers[1]
-        side, grey = image_side(headers[0], every, request.image_size), all(h.grey for h in every)
-        splits = [
-            Split(np.stack([pixels(pillow, e, side, grey) for e in images]), labels) for images, labels in (train, test)
-        ]
-    return Dataset(name, tuple(classes), *splits)
+        found = [readable(partial(header, pillow), zip(*lot, strict=True), left_out) for lot in (train, test)]
+        every = [h for lot in found for h, _, _ in lot]
+        if not every:
+            raise request.error(f"no image can be decoded, should be whole JPEG or PNG images; {left_out.clause()}")
+        side = image_side([h for h, _, _ in found[0]] or every, every, request.image_size)
+        look = partial(pixels, pillow, side=side, grey=all(h.grey for h in every))
+        read = [readable(look, ((e, label) for _, e, label in lot), left_out) for lot in found]
+    whole, broken = sum(map(len, read)), left_out.total(BROKEN)
+    if broken > whole:
+        lost = f"{broken:,} of {broken + whole:,} images are of no use ({left_out.clause()})"
+        raise request.error(f"{lost}, should be whole JPEG or PNG images")
+    splits = []
+    for which, lot in zip(SPLITS, read, strict=True):
+        labels = np.array([label for _, _, label in lot], dtype=np.int64)
+        for c in set(range(len(classes))) - set(labels.tolist()) if broken else ():
+            lacks = f"no whole image of {classes[c]!r} in {which}, should be at least one"
+            raise request.error(f"{lacks}; {left_out.clause()}")
+        splits.append(Split(np.stack([image for image, _, _ in lot]), labels))
+    return Dataset(name, tuple(classes), *splits, notes=tuple(filter(None, (left_out.clause(),))))
+
+
+def readable(
+    read: Callable[[Encoded], T], samples: Iterable[tuple[Encoded, L]], left_out: LeftOut
+) -> list[tuple[T, Encoded, L]]:
+    """What `read` makes of each sample, with it and its label; those that it cannot decode are counted."""
+    kept = []
+    for encoded, label in samples:
+        try:
+            kept.append((read(encoded), encoded, label))
+        except DataError:
+            left_out.add(BROKEN, encoded.where)
+    return kept
 
 
 def image_side(train: Sequence[Header], every: Sequence[Header], wanted: int | None) -> int:

@@ -1,40 +1,64 @@
 """`folder:PATH`: train/ and test/, in each a folder of images per class; of a vehicle's own, train/ alone."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
 from mpt.data.dataset import SPLITS, Dataset, LocalData, Split
-from mpt.data.encoded import Encoded, decoded, header, image_side, pixels, require_pillow
-from mpt.data.errors import DataError
-from mpt.data.gather import LeftOut
+from mpt.data.encoded import Encoded, decoded, header, image_side, pixels, readable, require_pillow
+from mpt.data.left_out import LeftOut
 from mpt.data.request import DatasetSpec
 
-T = TypeVar("T")
+TESTS = ("test", "val", "valid", "validation")
+"""What the folder with the test samples may be called; the first that is there is taken."""
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
 def load_folder(request: DatasetSpec) -> Dataset:
-    """The classes are the folders' names in sorted order, the samples the image files in them in sorted order."""
-    root = request.path
+    """The classes are the folders' names in sorted order, the samples the image files in them in sorted order.
+
+    Where there is no test/, val/ is the test split. Class folders without either are split: every fifth image of a
+    class is a test sample.
+    """
+    root, left_out = request.path, LeftOut()
     if not root.is_dir():
         raise request.error(f"no folder {root}, should have train/ and test/ with a folder per class")
-    folders = {which: _class_folders(request, root / which) for which in SPLITS}
-    classes = sorted(folders["train"])
-    if set(folders["test"]) != set(classes):
-        name = sorted(set(folders["test"]) ^ set(classes))[0]
-        there, lacks = ("train", "test") if name in classes else ("test", "train")
-        raise request.error(f"class {name!r} is in {there}/ but not in {lacks}/, should be in both")
-    samples = []
-    for which in SPLITS:
-        files = [_images(request, folders[which][name]) for name in classes]
+    if any((root / name).is_dir() for name in ("train", *TESTS)):
+        samples = _split(request, root, left_out)
+    else:
+        samples = {name: _fifths(request, folder) for name, folder in _class_folders(request, root).items()}
+    classes, lots = sorted(samples), []
+    for part in range(2):
+        files = [samples[name][part] for name in classes]
         labels = np.repeat(np.arange(len(classes)), [len(f) for f in files])
-        samples.append(([Encoded(file, str(file)) for group in files for file in group], labels))
-    return decoded(request, root.resolve().name or "folder", classes, samples[0], samples[1])
+        lots.append(([Encoded(file, str(file.relative_to(root))) for group in files for file in group], labels))
+    return decoded(request, root.resolve().name or "folder", classes, lots[0], lots[1], left_out)
+
+
+def _split(request: DatasetSpec, root: Path, left_out: LeftOut) -> dict[str, tuple[list[Path], list[Path]]]:
+    """By class, the images of train/ and of test/ or val/."""
+    there = [name for name in TESTS if (root / name).is_dir()]
+    for name in there[1:]:
+        left_out.lack("not read", f"{name}/")
+    used = there[0] if there else "test"
+    folders = [_class_folders(request, root / which) for which in ("train", used)]
+    if strange := sorted(set(folders[0]) ^ set(folders[1])):
+        name = strange[0]
+        has, lacks = ("train", used) if name in folders[0] else (used, "train")
+        raise request.error(f"class {name!r} is in {has}/ but not in {lacks}/, should be in both")
+    return {name: (_images(request, folders[0][name]), _images(request, folders[1][name])) for name in folders[0]}
+
+
+def _fifths(request: DatasetSpec, folder: Path) -> tuple[list[Path], list[Path]]:
+    """The images of a class, every fifth of them, and at least one, for the test."""
+    files = _images(request, folder)
+    if len(files) < 2:
+        raise request.error(f"{folder} has one image, should have at least two, or train/ and test/ around it")
+    test = files[4::5] or files[-1:]
+    return [file for file in files if file not in set(test)], test
 
 
 def load_local_folder(request: DatasetSpec, which: str = "train") -> LocalData:
@@ -55,29 +79,16 @@ def load_local_folder(request: DatasetSpec, which: str = "train") -> LocalData:
             left_out.add("classes without images", name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = _readable(lambda e: (header(pillow, e), e), encoded, left_out)
-        headers = [h for (h, _), _ in found]
+        found = readable(partial(header, pillow), encoded, left_out)
+        headers = [h for h, _, _ in found]
         if headers:
             side, grey = image_side(headers, headers, request.image_size), all(h.grey for h in headers)
-        read = _readable(lambda e: pixels(pillow, e, side, grey), ((e, name) for (_, e), name in found), left_out)
+        read = readable(lambda e: pixels(pillow, e, side, grey), ((e, name) for _, e, name in found), left_out)
     if not read:
         raise request.error(f"no images in {place}, should have at least one; {left_out.clause()}")
-    classes = sorted({name for _, name in read})
-    split = Split(np.stack([image for image, _ in read]), np.array([classes.index(name) for _, name in read]))
+    classes = sorted({name for _, _, name in read})
+    split = Split(np.stack([image for image, _, _ in read]), np.array([classes.index(name) for _, _, name in read]))
     return LocalData(root.resolve().name or "folder", tuple(classes), split, tuple(filter(None, (left_out.clause(),))))
-
-
-def _readable(
-    read: Callable[[Encoded], T], samples: Iterable[tuple[Encoded, str]], left_out: LeftOut
-) -> list[tuple[T, str]]:
-    """What `read` makes of each sample and its class; those that it cannot decode are counted."""
-    kept = []
-    for encoded, name in samples:
-        try:
-            kept.append((read(encoded), name))
-        except DataError:
-            left_out.add("broken images", encoded.where)
-    return kept
 
 
 def _class_folders(request: DatasetSpec, folder: Path, least: int = 2) -> dict[str, Path]:

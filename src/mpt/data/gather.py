@@ -16,6 +16,7 @@ import numpy as np
 from mpt.data.dataset import SPLITS, Dataset, Images, Split
 from mpt.data.encoded import Encoded, require_pillow, squeezed, upright
 from mpt.data.errors import DataError
+from mpt.data.left_out import LeftOut
 from mpt.data.request import DatasetSpec
 
 VERSION = 1
@@ -24,7 +25,6 @@ DEFAULT_SIZE = 32
 DEFAULT_TEST = 250
 MANY = 1000
 """More images than this are announced before they are read."""
-_SHOWN = 3
 _THREADS = 8
 
 Rectangle = tuple[int, int, int, int]
@@ -48,43 +48,6 @@ class Item(NamedTuple):
     box: Rectangle | None = None
     size: tuple[int, int] | None = None
     vehicle: str = ""
-
-
-class LeftOut:
-    """What is left out, counted by reason and by what it is about (a file, a token, a category)."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, Counter[str]] = {}
-        self.lacks: dict[str, list[str]] = {}
-
-    def add(self, reason: str, about: str = "") -> None:
-        """One more; where `about` is empty the reason stands alone."""
-        self.counts.setdefault(reason, Counter())[about] += 1
-
-    def lack(self, what: str, about: str) -> None:
-        """Something that was looked for in vain; said once, and after what is left out."""
-        known = self.lacks.setdefault(what, [])
-        if about not in known:
-            known.append(about)
-
-    def total(self, reason: str) -> int:
-        """How many samples so far."""
-        return self.counts[reason].total() if reason in self.counts else 0
-
-    def clause(self) -> str:
-        """As in "left out: broken images 2 (a.jpg, b.jpg), boxes under 32 pixels 14"; empty where nothing was."""
-        parts = []
-        for reason, counter in self.counts.items():
-            names = [name for name in counter if name]
-            number = len(names) if names else counter.total()
-            more = f"; {counter.total():,} samples" if names and counter.total() > len(names) else ""
-            parts.append(f"{reason} {number:,}" + (f" ({_few(names)}{more})" if names else ""))
-        clauses = [f"left out: {', '.join(parts)}"] if parts else []
-        return "; ".join(clauses + [f"{what}: {_few(names)}" for what, names in self.lacks.items()])
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
 
 
 def determined_by(request: DatasetSpec) -> list[str]:

@@ -2,9 +2,12 @@
 
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpt.data.dataset import SPLITS, Dataset, Split
 from mpt.data.errors import DataError
@@ -14,6 +17,18 @@ from mpt.data.resize import resized
 VERSION = 1
 _FIELDS = ("version", "name", "classes", "train_images", "train_labels", "test_images", "test_labels")
 _OPTIONAL = ("train_vehicles", "test_vehicles", "notes")
+OTHERS = tuple(
+    names.split()
+    for names in (
+        "x_train y_train x_test y_test",
+        "x_train y_train x_val y_val",
+        "train_images train_labels test_images test_labels",
+        "train_images train_labels val_images val_labels",
+    )
+)
+"""Names of arrays that others write: images and labels of train and of test; the first that are all there are read."""
+UNSPLIT = (("images", "labels"), ("x", "y"), ("X", "y"), ("data", "labels"), ("data", "target"))
+"""And in files without a split."""
 
 
 def save_npz(dataset: Dataset, path: str | Path) -> Path:
@@ -39,14 +54,18 @@ def save_npz(dataset: Dataset, path: str | Path) -> Path:
 
 
 def load_npz(request: DatasetSpec) -> Dataset:
-    """What `save_npz` wrote."""
+    """What `save_npz` wrote, or arrays by the names that others use: `OTHERS` and `UNSPLIT`."""
     path = request.path
     if not path.is_file():
         raise request.error(f"no file {path}, should be one that mpt.data.save_npz wrote")
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            if "version" not in stored and (names := _known(stored.files)):
+                return _of_others(request, [stored[name] for name in names], path.stem)
             missing = [f for f in _FIELDS if f not in stored]
             fields = {} if missing else {f: stored[f] for f in (*_FIELDS, *_OPTIONAL) if f in stored}
+    except DataError:
+        raise
     except (
         OSError,
         ValueError,
@@ -59,7 +78,10 @@ def load_npz(request: DatasetSpec) -> Dataset:
     ) as error:
         raise request.error("cannot be read, should be a whole file that mpt.data.save_npz wrote") from error
     if missing:
-        raise request.error(f"has no {missing[0]}, should be a file that mpt.data.save_npz wrote")
+        raise request.error(
+            f"has no {missing[0]}, should be a file that mpt.data.save_npz wrote, or have x_train, y_train, x_test and "
+            "y_test, or images and labels"
+        )
     if fields["version"].dtype.kind not in "iu" or fields["version"].shape != () or fields["version"] != VERSION:
         raise request.error(f"version is {fields['version']}, should be {VERSION}")
     try:
@@ -73,3 +95,41 @@ def load_npz(request: DatasetSpec) -> Dataset:
     except DataError as error:
         raise request.error(str(error)) from None
     return resized(dataset, request.image_size)
+
+
+def _known(files: Sequence[str]) -> Sequence[str]:
+    """The arrays to read, train before test; none where the names say nothing."""
+    return next((names for names in (*OTHERS, *UNSPLIT) if set(names) <= set(files)), ())
+
+
+def _of_others(request: DatasetSpec, arrays: Sequence[NDArray[Any]], name: str) -> Dataset:
+    """Images and labels of train and test, or of one lot, every fifth of whose classes' samples is for the test."""
+    images = [_upright(request, one) for one in arrays[::2]]
+    labels = [one.ravel() for one in arrays[1::2]]
+    for some, mine in zip(images, labels, strict=True):
+        if len(some) != len(mine):
+            raise request.error(f"{len(some)} images and {len(mine)} labels, should be as many")
+    if len(images) == 1:
+        tested = np.zeros(len(labels[0]), dtype=bool)
+        for value in np.unique(labels[0]):
+            mine = np.flatnonzero(labels[0] == value)
+            tested[mine[4::5] if len(mine) > 4 else mine[-1:]] = True
+        images, labels = ([lot[0][~tested], lot[0][tested]] for lot in (images, labels))
+    classes = np.unique(labels[0])
+    if strange := sorted(set(np.unique(labels[1]).tolist()) - set(classes.tolist())):
+        raise request.error(f"label {strange[0]!r} is in test but not in train, should be in both")
+    try:
+        splits = [Split(some, np.searchsorted(classes, mine)) for some, mine in zip(images, labels, strict=True)]
+        return resized(Dataset(name, tuple(str(c) for c in classes), *splits), request.image_size)
+    except DataError as error:
+        raise request.error(str(error)) from None
+
+
+def _upright(request: DatasetSpec, images: NDArray[Any]) -> NDArray[Any]:
+    """(N, H, W), (N, C, H, W) or (N, H, W, C) -> (N, H, W, C)."""
+    if images.ndim == 3:
+        return images[..., None]
+    if images.ndim != 4:
+        raise request.error(f"images of shape {images.shape}, should be (N, H, W), (N, H, W, C) or (N, C, H, W)")
+    first = images.shape[1] in (1, 3) and images.shape[3] not in (1, 3)
+    return np.ascontiguousarray(images.transpose(0, 2, 3, 1)) if first else images

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from mpt.data.cache import cached, stamp
 from mpt.data.dataset import Dataset
-from mpt.data.gather import Item, LeftOut, Rectangle, determined_by, gathered
+from mpt.data.gather import Item, Rectangle, determined_by, gathered
 from mpt.data.jsonlist import json_list
+from mpt.data.left_out import LeftOut
 from mpt.data.request import DatasetSpec
 
 TABLES = ("category", "log", "sample", "sample_data", "object_ann")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from mpt.base.extensions import Builtin, Extensions
 from mpt.base.text import did_you_mean
 from mpt.data.car1000 import load_car1000
+from mpt.data.csvlist import load_csv
 from mpt.data.dataset import Dataset, LocalData
 from mpt.data.digits import load_digits
 from mpt.data.errors import DataError
@@ -48,7 +49,7 @@ LOADERS: dict[str, Loader] = {
         ("image", "label"),
     ),
     "folder": Loader(
-        load_folder, "a folder with train/ and test/, in each a folder of images per class", "PATH",
+        load_folder, "a folder of images per class, in train/ and test/ or to be split", "PATH",
         local=load_local_folder,
     ),
     "nuimages": Loader(
@@ -59,7 +60,11 @@ LOADERS: dict[str, Loader] = {
         load_car1000, "cars in a folder with labels.csv (path,type,size,split), by type or sedans by size", "ROOT",
         ("level", "test_per_class"),
     ),
-    "npz": Loader(load_npz, "a file that mpt.data.save_npz wrote; needs NumPy alone", "PATH"),
+    "npz": Loader(load_npz, "a NumPy file: x_train and so on, or what mpt.data.save_npz wrote", "PATH"),
+    "csv": Loader(
+        load_csv, "a table with an image's path and label in every row, and its split if it has one", "PATH",
+        ("image", "label", "split"),
+    ),
     "hf": Loader(
         load_hub, "a dataset of the Hugging Face hub, where the package datasets is installed", "NAME",
         ("config", "image", "label", "test", "train"),
