@@ -73,13 +73,15 @@ def test_it_loads(case, tmp_path):
     assert dataset.num_classes == 3
 
 
-def test_every_fifth_is_for_the_test(tmp_path):
+def test_the_last_fifth_is_for_the_test(tmp_path):
     dataset = load(f"npz:{npz(tmp_path / 'set', images=IMAGES, labels=LABELS)}")
     mine = IMAGES[LABELS == 1]
-    assert np.array_equal(dataset.test.images[dataset.test.labels == 1][..., 0], mine[4::5])
+    assert np.array_equal(dataset.test.images[dataset.test.labels == 1][..., 0], mine[-2:])
+    assert dataset.notes == ("split here: the last fifth of every class is for the test",)
     listed_too = load(f"csv:{table(tmp_path / 'list', listed())}")
     folders = load(f"folder:{tmp_path / 'list'}")
     assert listed_too.fingerprint() == folders.fingerprint()
+    assert listed_too.notes == folders.notes == dataset.notes
 
 
 def test_where_there_is_a_test_val_is_not_read(tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 from mpt.data.dataset import Dataset
 from mpt.data.encoded import Encoded, decoded
 from mpt.data.folder import TESTS
+from mpt.data.left_out import SPLIT_HERE, LeftOut, last_fifth
 from mpt.data.request import DatasetSpec
 
 COLUMNS = {
@@ -20,7 +21,7 @@ LEAST = 2
 
 
 def load_csv(request: DatasetSpec) -> Dataset:
-    """Paths are relative to the file's folder. Without a split, every fifth image of a class is for the test."""
+    """Paths are relative to the file's folder. Without a split, the last fifth of a class is for the test."""
     path = request.path
     if not path.is_file():
         raise request.error(f"no file {path}, should be a CSV file with a row for every image")
@@ -36,15 +37,13 @@ def load_csv(request: DatasetSpec) -> Dataset:
         if not row[image] or not row[label]:
             raise request.error(f"line {number} has no {image if not row[image] else label}, should have both")
         train, test = parts.setdefault(row[label], ([], []))
-        if split:
-            (test if _tests(request, number, row[split]) else train).append(row[image])
-        else:
-            (test if len(train) + len(test) - 5 * len(test) == 4 else train).append(row[image])
+        (test if split and _tests(request, number, row[split]) else train).append(row[image])
     if len(parts) < LEAST:
         raise request.error(f"{len(parts)} classes, should have at least {LEAST}")
     for name, (train, test) in parts.items():
-        if not split and not test and len(train) > 1:
-            test.append(train.pop())
+        if not split and len(train) > 1:
+            test.extend(train[-last_fifth(len(train)) :])
+            del train[-len(test) :]
         if not train or not test:
             raise request.error(f"class {name!r} has no image for {'test' if train else 'train'}, should have one")
     classes, lots = sorted(parts), []
@@ -52,7 +51,10 @@ def load_csv(request: DatasetSpec) -> Dataset:
         files = [parts[name][part] for name in classes]
         labels = np.repeat(np.arange(len(classes)), [len(f) for f in files])
         lots.append(([Encoded(path.parent / file, file) for group in files for file in group], labels))
-    return decoded(request, path.stem, classes, lots[0], lots[1])
+    left_out = LeftOut()
+    if not split:
+        left_out.lack("split here", SPLIT_HERE)
+    return decoded(request, path.stem, classes, lots[0], lots[1], left_out)
 
 
 def _column(request: DatasetSpec, columns: Sequence[str], option: str) -> str:

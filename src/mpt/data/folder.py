@@ -8,7 +8,7 @@ import numpy as np
 
 from mpt.data.dataset import SPLITS, Dataset, LocalData, Split
 from mpt.data.encoded import Encoded, decoded, header, image_side, pixels, readable, require_pillow
-from mpt.data.left_out import LeftOut
+from mpt.data.left_out import SPLIT_HERE, LeftOut, last_fifth
 from mpt.data.request import DatasetSpec
 
 TESTS = ("test", "val", "valid", "validation")
@@ -20,8 +20,8 @@ SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".t
 def load_folder(request: DatasetSpec) -> Dataset:
     """The classes are the folders' names in sorted order, the samples the image files in them in sorted order.
 
-    Where there is no test/, val/ is the test split. Class folders without either are split: every fifth image of a
-    class is a test sample.
+    Where there is no test/, val/ is the test split. Class folders without either are split: the last fifth of a class's
+    images is for the test.
     """
     root, left_out = request.path, LeftOut()
     if not root.is_dir():
@@ -29,7 +29,8 @@ def load_folder(request: DatasetSpec) -> Dataset:
     if any((root / name).is_dir() for name in ("train", *TESTS)):
         samples = _split(request, root, left_out)
     else:
-        samples = {name: _fifths(request, folder) for name, folder in _class_folders(request, root).items()}
+        samples = {name: _divided(request, folder) for name, folder in _class_folders(request, root).items()}
+        left_out.lack("split here", SPLIT_HERE)
     classes, lots = sorted(samples), []
     for part in range(2):
         files = [samples[name][part] for name in classes]
@@ -52,13 +53,13 @@ def _split(request: DatasetSpec, root: Path, left_out: LeftOut) -> dict[str, tup
     return {name: (_images(request, folders[0][name]), _images(request, folders[1][name])) for name in folders[0]}
 
 
-def _fifths(request: DatasetSpec, folder: Path) -> tuple[list[Path], list[Path]]:
-    """The images of a class, every fifth of them, and at least one, for the test."""
+def _divided(request: DatasetSpec, folder: Path) -> tuple[list[Path], list[Path]]:
+    """The images of a class, for training and for the test."""
     files = _images(request, folder)
     if len(files) < 2:
         raise request.error(f"{folder} has one image, should have at least two, or train/ and test/ around it")
-    test = files[4::5] or files[-1:]
-    return [file for file in files if file not in set(test)], test
+    tested = last_fifth(len(files))
+    return files[:-tested], files[-tested:]
 
 
 def load_local_folder(request: DatasetSpec, which: str = "train") -> LocalData:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mpt.data.dataset import SPLITS, Dataset, Split
 from mpt.data.errors import DataError
+from mpt.data.left_out import SPLIT_HERE, last_fifth
 from mpt.data.request import DatasetSpec
 from mpt.data.resize import resized
 
@@ -103,24 +104,25 @@ def _known(files: Sequence[str]) -> Sequence[str]:
 
 
 def _of_others(request: DatasetSpec, arrays: Sequence[NDArray[Any]], name: str) -> Dataset:
-    """Images and labels of train and test, or of one lot, every fifth of whose classes' samples is for the test."""
+    """Images and labels of train and test, or of one lot, which is split."""
     images = [_upright(request, one) for one in arrays[::2]]
     labels = [one.ravel() for one in arrays[1::2]]
     for some, mine in zip(images, labels, strict=True):
         if len(some) != len(mine):
             raise request.error(f"{len(some)} images and {len(mine)} labels, should be as many")
+    notes = (f"split here: {SPLIT_HERE}",) if len(images) == 1 else ()
     if len(images) == 1:
         tested = np.zeros(len(labels[0]), dtype=bool)
         for value in np.unique(labels[0]):
             mine = np.flatnonzero(labels[0] == value)
-            tested[mine[4::5] if len(mine) > 4 else mine[-1:]] = True
+            tested[mine[-last_fifth(len(mine)) :]] = True
         images, labels = ([lot[0][~tested], lot[0][tested]] for lot in (images, labels))
     classes = np.unique(labels[0])
     if strange := sorted(set(np.unique(labels[1]).tolist()) - set(classes.tolist())):
         raise request.error(f"label {strange[0]!r} is in test but not in train, should be in both")
     try:
         splits = [Split(some, np.searchsorted(classes, mine)) for some, mine in zip(images, labels, strict=True)]
-        return resized(Dataset(name, tuple(str(c) for c in classes), *splits), request.image_size)
+        return resized(Dataset(name, tuple(str(c) for c in classes), *splits, notes=notes), request.image_size)
     except DataError as error:
         raise request.error(str(error)) from None
 
