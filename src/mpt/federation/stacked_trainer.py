@@ -107,7 +107,11 @@ class StackedTrainer:
             if mine:
                 taken = torch.from_numpy(schedule.steps[mine]).to(stack.device)
                 states = {n: t[mine] for n, t in stack.stack.stacked.items()}
-                states |= {n: t + taken for n, t in job.start.items() if n not in states}
+                counted = {n: t for n, t in job.start.items() if n not in states}
+                states |= {
+                    n: t + taken if n.endswith("num_batches_tracked") else _repeated(t, mine)
+                    for n, t in counted.items()
+                }
                 vehicles = [placed[place].vehicle for place in mine]
                 made[j].add_many(vehicles, states, [len(placed[place].samples.labels) for place in mine])
 
@@ -133,6 +137,11 @@ class StackedTrainer:
         free = torch.cuda.mem_get_info(device)[0]
         self.most = max(1, min(self.most, int(MEMORY * free / bytes_a_vehicle(model, settings))))
         return self.most
+
+
+def _repeated(tensor: Tensor, places: Sequence[int]) -> Tensor:
+    """(...) -> (V, ...)."""
+    return tensor.expand(len(places), *tensor.shape)
 
 
 def portioned(work: Sequence[TakingPart], settings: TrainingSettings, most: int) -> list[list[TakingPart]]:

@@ -13,8 +13,8 @@ from mpt.learning.randomness import isolated
 from mpt.learning.stacked.attention import ShortAttention
 from mpt.learning.stacked.layers import TallLayerNorm, TallLinear, TallViT, WideLinear, wide_batchnorm, wide_convolution
 
-CLOSE = 1e-3
-"""How far a stack's logits may be from its models', relative to them."""
+CLOSE = 1e-9
+"""How far a stack's logits may be from its models', relative to them, in float64."""
 
 BLOCKS = (Block,)
 """What is compiled by itself, because there are many of one shape, which share the code."""
@@ -67,7 +67,8 @@ class OneNetwork(nn.Module):
             layer = made(module, self.vehicles)
             for name, parameter in module.named_parameters():
                 layer.get_parameter(name).requires_grad_(parameter.requires_grad)
-            layer.to(next(module.parameters(), torch.empty(0)).device)
+            like = next(module.parameters(), torch.empty(0))
+            layer.to(like.device, like.dtype)
         else:
             if any(True for _ in (*module.parameters(recurse=False), *module.buffers(recurse=False))):
                 raise NotStackable(type(module).__name__)
@@ -150,16 +151,14 @@ def stack_of(model: Classifier, vehicles: int) -> OneNetwork:
 
 @torch.no_grad()
 def _agrees(kind: type[OneNetwork], model: Classifier) -> bool:
-    """Whether it gives what two models give, on random images."""
-    device = model.head.weight.device
-    with isolated(0, device):
-        ones = [copy.deepcopy(model).train() for _ in range(2)]
+    """Whether it gives what two models give, on random images; on the CPU, where no precision is saved on."""
+    with isolated(0):
+        ones = [copy.deepcopy(model).cpu().double().train() for _ in range(2)]
         for i, one in enumerate(ones):
             for p in one.parameters():
                 p.mul_(1 + 0.1 * torch.rand_like(p)).add_(0.01 * (i + 1))
         stack = kind(ones[0], 2).train()
-        images = torch.randn(2, 4, model.image_size, model.image_size, model.in_channels, device=device)
-        images = images.to(model.head.weight.dtype)
+        images = torch.randn(2, 4, model.image_size, model.image_size, model.in_channels, dtype=torch.float64)
         for i, one in enumerate(ones):
             stack.load(one.state_dict(), i)
         both = stack(stack.arranged(images))
