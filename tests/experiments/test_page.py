@@ -12,10 +12,11 @@ from mpt.experiments.claims import CLAIMS
 from mpt.experiments.exhibits import EXHIBITS
 from mpt.experiments.figures import Figure, Panel, drawn, looks
 from mpt.experiments.page import page
-from mpt.experiments.plots import Bars, Plane, Point, standalone
+from mpt.experiments.plots import Bars, Plane, Point
 from mpt.experiments.table import Entry, Table, TableRow
 from mpt.experiments.table_html import MARKS, table_html
 from mpt.pages.lines import Chart, Line
+from mpt.pages.standalone import standalone
 from tests.report import browser
 from tests.report.test_page import parsed
 
