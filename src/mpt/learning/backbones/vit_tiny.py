@@ -47,7 +47,7 @@ class ViTTiny(nn.Module):
         tokens = functional.linear(
             cut(images, self.patches.kernel_size[0]), self.patches.weight.flatten(1), self.patches.bias
         )
-        return torch.cat([self.class_token.expand(len(tokens), -1, -1), tokens], dim=1) + self.positions
+        return torch.cat([self.class_token.expand(tokens.shape[0], -1, -1), tokens], dim=1) + self.positions
 
 
 def cut(images: Tensor, patch: int) -> Tensor:
