@@ -133,6 +133,9 @@ BAD = {
         lambda r: f"csv:{table(r, ['bus/00.png,bus,later'], 'image,label,split')}", "line 2 has split 'later'",
     ),
     "a CSV of one class": (lambda r: f"csv:{table(r, listed()[:5])}", "1 classes, should have at least 2"),
+    "a CSV that lies elsewhere": (
+        lambda r: f"csv:{table(r, ['x/1.png,a', 'x/2.png,a', 'x/3.png,b', 'x/4.png,b'])}", "nor any other, paths",
+    ),
     "no CSV": (lambda r: f"csv:{r}", "no file .*, should be a CSV file with a row for every image"),
 }  # fmt: skip
 

@@ -51,6 +51,8 @@ def load_csv(request: DatasetSpec) -> Dataset:
         files = [parts[name][part] for name in classes]
         labels = np.repeat(np.arange(len(classes)), [len(f) for f in files])
         lots.append(([Encoded(path.parent / file, file) for group in files for file in group], labels))
+    if not any((path.parent / row[image]).exists() for row in rows):
+        raise request.error(f"no file {rows[0][image]} in {path.parent}, nor any other, paths should be relative to it")
     left_out = LeftOut()
     if not split:
         left_out.lack("split here", SPLIT_HERE)
