@@ -9,7 +9,8 @@
 - networks: a round of cnn3, of cnn3-plain and of cnn3-embedding on cifar10, cnn3 first and last.
 - backbones: rounds of ResNet-18 on cars-bodytype at 64 x 64, fast against reference.
 - others: ResNet-18, MobileNetV3 and ViT-Tiny on cifar10, by two trainers: the first round, which compiles and captures,
-  a later one, its rate beside the card's, and the kernels that take longest in it. `--backbones` and `--most` choose.
+  a later one, its rate beside the card's, and the kernels that take longest in it. `--backbones`, `--trainers` and
+  `--most` choose.
 - methods: runs with one method each, read out in every round: what it adds to a training whose rounds nobody reads.
 - kernels: those of one training step, with the least bytes they must move and the operations they must do, against
   this card's copy rate and bfloat16 matrix rate, measured in the same call.
@@ -26,7 +27,7 @@ import cProfile
 import csv
 import pstats
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -164,23 +165,21 @@ def operations(model: Classifier) -> float:
     return 3 * counter.get_total_flops() / 2
 
 
-def others(dataset: Dataset, names: Sequence[str], most: int) -> Iterator[list[object]]:
+def others(dataset: Dataset, names: Sequence[str], most: int, which: Sequence[str]) -> Iterator[list[object]]:
     """Table 3's backbones: how long a round of one training takes, a vehicle a stream and vehicles as one network."""
     bandwidth, rate = ceilings()
     yield [f"others: this card, {bandwidth / 1e12:.1f} TB/s", rate / 1e12, "TFLOP/s"]
     for backbone in names:
         plan = replace(plan_for(dataset, 100), backbone=backbone)
-        trainers: dict[str, Trainer] = {
-            "streams": CudaGraphTrainer(compiled=True),
-            "one network": StackedTrainer(compiled=True, most=most),
-        }
-        for name, trainer in trainers.items():
+        made = list[dict[str, torch.Tensor]]()
+        for name in which:
+            trainer = TRAINERS[name](most)
             what = f"others: {backbone}, {name}"
             federation = Federation(dataset, plan, torch.device(DEVICE), trainer)
             state = federation.start()
             jobs = list(federation.jobs(replace(state, round=plan.depart_at)).values())[:1]
             train = partial(federation.train, federation.model, jobs)
-            first, _, later = timed(train), timed(train), timed(train)
+            first, _, later = timed(train), timed(train), timed(partial(_kept, made, train))
             images = plan.epochs * sum(len(v.labels) for v in jobs[0].vehicles.values())
             done = operations(federation.model) * images / later
             yield [f"{what}: the first round, which compiles", first, "s"]
@@ -193,6 +192,27 @@ def others(dataset: Dataset, names: Sequence[str], most: int) -> Iterator[list[o
             for kernel, seconds in longest:
                 yield [f"{what}: {kernel[:56]}", seconds, "s"]
             torch._dynamo.reset()  # what is compiled for one trainer is of no use to the next
+        if len(made) > 1:
+            apart = _length(made[0], made[1]) / _length(made[0], jobs[0].start)
+            yield [f"others: {backbone}, how far apart the two are after a round", apart, "of the movement"]
+
+
+TRAINERS: dict[str, Callable[[int], Trainer]] = {
+    "streams": lambda _: CudaGraphTrainer(compiled=True),
+    "one-network": lambda most: StackedTrainer(compiled=True, most=most),
+}
+
+
+def _kept(made: list[dict[str, torch.Tensor]], train: Callable[[], list[dict[str, torch.Tensor]]]) -> None:
+    made += train()
+
+
+def _length(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> float:
+    """Of the difference of two models' parameters."""
+    apart = [
+        (t - other[n]).double().reshape(-1) for n, t in one.items() if t.is_floating_point() and "running" not in n
+    ]
+    return float(torch.cat(apart).norm())
 
 
 def methods(dataset: Dataset, rounds: int) -> list[list[object]]:
@@ -302,6 +322,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--backbones", nargs="+", default=["resnet18", "mobilenetv3", "vit-tiny"], help="of others")
     parser.add_argument("--most", type=int, default=16, help="vehicles in one network, of others")
+    parser.add_argument("--trainers", nargs="+", default=list(TRAINERS), choices=TRAINERS, help="of others")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     cifar = unpack(args.folder, "cifar10")
@@ -315,7 +336,7 @@ def main() -> None:
             "grid": lambda: grid(cifar, args.rounds),
             "networks": lambda: networks(cifar),
             "backbones": lambda: backbones(args.folder),
-            "others": lambda: others(cifar, args.backbones, args.most),
+            "others": lambda: others(cifar, args.backbones, args.most, args.trainers),
             "methods": lambda: methods(cifar, args.rounds),
             "kernels": lambda: kernels(cifar),
             "precision": lambda: precision(cifar),

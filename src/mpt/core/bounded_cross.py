@@ -262,14 +262,21 @@ class _Common:
 
     def images(self, probes: Floats) -> Floats:
         """(d, p): A x for each of the probes."""
-        within, cross = self.moments
-        return np.asarray(scipy.linalg.solve(regularize(within, self.ridge), dot(cross, probes), assume_a="pos"))
+        return _solved(self.moments, self.ridge, probes)
 
 
 def _map(consensus: CrossConsensus) -> Floats:
     """(d, d): the common map."""
-    within, cross = consensus.moments
-    return np.asarray(scipy.linalg.solve(regularize(within, consensus.ridge), cross, assume_a="pos"))
+    return _solved(consensus.moments, consensus.ridge)
+
+
+def _solved(moments: tuple[Floats, Floats], ridge: float, probes: Floats | None = None) -> Floats:
+    """(d, d): A = W_zz^-1 W_zh, with a ridge; or (d, p): A x for each of the probes x."""
+    within, cross = moments
+    factor = scipy.linalg.cho_factor(regularize(within, ridge), lower=True, check_finite=False)
+    return np.asarray(
+        scipy.linalg.cho_solve(factor, cross if probes is None else dot(cross, probes), check_finite=False)
+    )
 
 
 def _residuals(

@@ -16,12 +16,14 @@ from torch import Tensor
 from mpt.federation.cuda_graph_trainer import CudaGraphTrainer
 from mpt.federation.jobs import Job, Trainer, merging, train_plain, train_vehicle
 from mpt.federation.plan import Precision
+from mpt.federation.stacked_trainer import StackedTrainer
 from mpt.federation.taking_part import Pool, TakingPart, logit_shift, taking_part
 from mpt.learning import Classifier, DivergedError, LearningError, TrainingSettings, generator
 from mpt.learning.backbones.cnn3 import CNN3, GRID
 from mpt.learning.cuda_graphs import draws_nothing
 from mpt.learning.losses import is_shifted
 from mpt.learning.randomness import isolated
+from mpt.learning.stacked.networks import can_be_stacked
 from mpt.learning.threads import at_once, side_by_side
 from mpt.learning.training import channels_last
 from mpt.learning.triton_stack.layout import CHANNELS, Layout
@@ -37,7 +39,8 @@ def fast_trainer(
     """The fastest trainer for a model where it is.
 
     On a GPU: all vehicles side by side for cnn3 that is not frozen (needs Triton, which comes with torch's CUDA
-    builds), else some at a time by replaying a captured step each. On a CPU: in channels-last, several vehicles at once
+    builds); as one network where that can be made of them and there are steps enough to compile it for; else some at a
+    time by replaying a captured step each. On a CPU: in channels-last, several vehicles at once
     where the model draws no random numbers, else one after the other. `precision` concerns GPUs; "auto" is bfloat16
     with float32 parameters and sums. `steps` is about how many batches there will be: many are worth compiling for.
     """
@@ -48,7 +51,10 @@ def fast_trainer(
         return ByLoss(TritonTrainer(chosen))
     if not draws_nothing(model):
         return train_plain
-    return ByLoss(CudaGraphTrainer(chosen, compiled=steps >= WORTH_COMPILING and find_spec("triton") is not None))
+    compiled = steps >= WORTH_COMPILING and find_spec("triton") is not None
+    if compiled and chosen == "bfloat16" and not model.frozen and can_be_stacked(model):
+        return ByLoss(StackedTrainer(chosen, compiled=True))
+    return ByLoss(CudaGraphTrainer(chosen, compiled=compiled))
 
 
 def stackable(model: Classifier, settings: TrainingSettings) -> bool:

@@ -65,6 +65,10 @@ class SelfAttention(nn.Module):
         return functional.scaled_dot_product_attention(query, key, value).transpose(1, 2)
 
 
+class Perceptron(nn.Sequential):
+    """Two layers with a GELU between them."""
+
+
 class Block(nn.Module):
     """Self-attention and a two-layer perceptron of four times the width, each behind a LayerNorm and added."""
 
@@ -74,7 +78,7 @@ class Block(nn.Module):
         self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
         self.attention = SelfAttention()
         self.project = nn.Linear(WIDTH, WIDTH)
-        self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+        self.mlp = Perceptron(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(N, T, 192) -> (N, T, 192)."""

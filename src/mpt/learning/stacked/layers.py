@@ -1,15 +1,25 @@
 """Layers of V models at once. Each has the parameters of the model's layer, by the same names, as (V n, ...)."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from mpt.learning.backbones.vit_tiny import ViTTiny, cut
 
+FEW = 8
+"""Channels below which cuDNN is slow at convolutions in groups, as it is where they have a stride."""
 
-def wide_convolution(one: nn.Conv2d, vehicles: int) -> nn.Conv2d:
+
+def wide_convolution(one: nn.Conv2d, vehicles: int) -> nn.Module:
     """In V groups, maps (B, V in, H, W) -> (B, V out, H', W')."""
-    return nn.Conv2d(
+    slow = one.in_channels < FEW or one.kernel_size == (1, 1) or one.stride != (1, 1)
+    if slow and one.groups == 1 and one.padding_mode == "zeros" and one.dilation == (1, 1):
+        return WideProduct(one, vehicles)
+    same = one.padding == tuple(k // 2 for k in one.kernel_size) and all(k % 2 for k in one.kernel_size)
+    kind = WideSame if same and not slow and one.groups == 1 and one.dilation == (1, 1) else nn.Conv2d
+    return kind(
         vehicles * one.in_channels,
         vehicles * one.out_channels,
         one.kernel_size,  # type: ignore[arg-type]
@@ -46,6 +56,70 @@ def products(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     weights = torch.unflatten(weight, 0, (len(rows), -1))
     out = torch.bmm(rows, weights.mT)
     return out if bias is None else out + torch.unflatten(bias.to(out.dtype), 0, (len(rows), 1, -1))
+
+
+class WideProduct(nn.Module):
+    """A convolution, maps (B, V in, H, W) -> (B, V out, H', W'), as products with their patches."""
+
+    def __init__(self, one: nn.Conv2d, vehicles: int) -> None:
+        super().__init__()
+        self.vehicles, self.stride, self.kernel = vehicles, one.stride, one.weight.shape[2:]
+        self.padding = tuple(one._reversed_padding_repeated_twice)
+        self.weight = nn.Parameter(torch.empty(vehicles * len(one.weight), *one.weight.shape[1:]))
+        self.bias = nn.Parameter(torch.empty(vehicles * len(one.weight))) if one.bias is not None else None
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Each model's images by its own weights."""
+        padded = functional.pad(images, self.padding)
+        height, width = ((n - k) // s + 1 for n, k, s in zip(padded.shape[2:], self.kernel, self.stride, strict=True))
+        (down, right), (rows, columns) = self.stride, self.kernel
+        taps = [
+            padded[:, :, i : i + down * (height - 1) + 1 : down, j : j + right * (width - 1) + 1 : right]
+            for i in range(rows)
+            for j in range(columns)
+        ]
+        patches = torch.stack([torch.unflatten(tap, 1, (self.vehicles, -1)) for tap in taps], dim=3)
+        mine = patches.permute(1, 0, 4, 5, 2, 3).flatten(4).flatten(1, 3)
+        out = products(mine, self.weight.flatten(1), self.bias)
+        maps = torch.unflatten(out, 1, (len(images), height, width)).permute(1, 2, 3, 0, 4).flatten(3)
+        return maps.permute(0, 3, 1, 2)
+
+
+class WideSame(nn.Conv2d):
+    """A convolution of stride 1 in groups that keeps the size of its maps."""
+
+    def _conv_forward(self, maps: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if self.padding_mode != "zeros":
+            other: Tensor = super()._conv_forward(maps, weight, bias)
+            return other
+        if torch.is_autocast_enabled(maps.device.type):
+            kind = torch.get_autocast_dtype(maps.device.type)
+            maps, weight = maps.to(kind), weight.to(kind)
+        out: Tensor = _Same.apply(maps, weight, self.groups)  # type: ignore[no-untyped-call]
+        return out if bias is None else out + bias[:, None, None].to(out.dtype)
+
+
+class _Same(torch.autograd.Function):
+    """The input's gradient is a convolution of the same kind, at which cuDNN is faster than at what it has for it."""
+
+    @staticmethod
+    def forward(ctx: Any, maps: Tensor, weight: Tensor, groups: int) -> Tensor:
+        """(B, V in, H, W) -> (B, V out, H, W)."""
+        ctx.save_for_backward(maps, weight)
+        ctx.groups = groups
+        return functional.conv2d(maps, weight, padding=[k // 2 for k in weight.shape[2:]], groups=groups)
+
+    @staticmethod
+    def backward(ctx: Any, *above: Tensor) -> tuple[Tensor, Tensor, None]:
+        """The gradients of maps and weight."""
+        (maps, weight), groups = ctx.saved_tensors, ctx.groups
+        padding = [k // 2 for k in weight.shape[2:]]
+        turned = torch.unflatten(weight, 0, (groups, -1)).transpose(1, 2).flatten(0, 1).flip(2, 3)
+        turned = turned.contiguous(memory_format=torch.channels_last)
+        back = functional.conv2d(above[0], turned, padding=padding, groups=groups)
+        options = [1, 1], padding, [1, 1], False, [0, 0], groups, [False, True, False]
+        _, of_weight, _ = torch.ops.aten.convolution_backward(above[0], maps, weight, None, *options)
+        return back, of_weight, None
 
 
 class WideLinear(_Linear):

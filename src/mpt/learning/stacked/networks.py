@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from mpt.learning.backbones.classifier import Classifier
-from mpt.learning.backbones.vit_tiny import Block, SelfAttention, ViTTiny
+from mpt.learning.backbones.vit_tiny import Block, Perceptron, SelfAttention, ViTTiny
 from mpt.learning.randomness import isolated
 from mpt.learning.stacked.attention import ShortAttention
+from mpt.learning.stacked.gelu import TallPerceptron
 from mpt.learning.stacked.layers import TallLayerNorm, TallLinear, TallViT, WideLinear, wide_batchnorm, wide_convolution
 
 CLOSE = 1e-9
@@ -30,12 +31,14 @@ class OneNetwork(nn.Module):
     """V models as one network.
 
     Attributes:
+        mixes: whether what it makes of a sample depends on the others of its batch.
         vehicles: V.
         network: the model, its layers that have parameters replaced by those of all V models.
         stacked: every parameter and floating buffer of the model, by its name there: (V, ...), views of the network's.
     """
 
     layers: Mapping[type[nn.Module], Layer]
+    mixes = True
 
     def __init__(self, model: Classifier, vehicles: int) -> None:
         super().__init__()
@@ -115,10 +118,13 @@ class Wide(OneNetwork):
 class Tall(OneNetwork):
     """Vision transformers: tokens (V B, T, d), the samples of one model after those of another."""
 
+    mixes = False
+
     layers: Mapping[type[nn.Module], Layer] = {
         nn.Linear: TallLinear,
         nn.LayerNorm: TallLayerNorm,
         ViTTiny: TallViT,
+        Perceptron: TallPerceptron,
         SelfAttention: lambda _, __: ShortAttention(),
     }
 
@@ -147,6 +153,15 @@ def stack_of(model: Classifier, vehicles: int) -> OneNetwork:
         except (NotStackable, RuntimeError, ValueError) as error:
             found.append(f"{kind.__name__}: {str(error)[:80]}")
     raise NotStackable("; ".join(found))
+
+
+def can_be_stacked(model: Classifier) -> bool:
+    """Whether `stack_of` makes one network of several like this one."""
+    try:
+        stack_of(model, 2)
+    except NotStackable:
+        return False
+    return True
 
 
 @torch.no_grad()

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,15 +20,16 @@ from mpt.learning.stacked.networks import stack_of
 from mpt.learning.triton_stack.schedule import Schedule
 
 Key = tuple[int, bool]
-"""How many samples each vehicle has in a step, and whether only some take it."""
+"""How many samples a batch has, and whether some vehicles have fewer."""
 
 
 class StackedSteps:
     """V models that train side by side, with SGD's velocities.
 
     Forward and backward passes run in bfloat16 where `mixed`, the parameters, the loss and BatchNorm's statistics in
-    float32. With `compiled`, whole batches go through torch.compile. Batches of all vehicles are of one size in a step:
-    where theirs differ, the step is taken once for each size, and moves those alone whose it is.
+    float32. With `compiled`, whole batches go through torch.compile. Where a vehicle has fewer samples than others in a
+    step, or none, its batch is filled up with samples that count for nothing, or, where the network mixes the samples
+    of a batch, as BatchNorm does, the step is taken once for each size. A model without samples stays as it is.
     """
 
     def __init__(
@@ -44,7 +46,7 @@ class StackedSteps:
         self.towards = [p.detach().clone() for p in self.parameters] if settings.prox else []
         self.rate = torch.zeros((), device=self.device)
         self.shift = torch.zeros(vehicles, 1, model.num_classes, device=self.device)
-        self.active = torch.ones(vehicles, device=self.device, dtype=torch.bool)
+        self.counts = torch.zeros(vehicles, 1, device=self.device, dtype=torch.int64)
         self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
         self._held: dict[Key, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
@@ -68,21 +70,30 @@ class StackedSteps:
             labels: (N,).
             schedule: of at most V vehicles, in the order of their places.
         """
-        taken = torch.from_numpy(schedule.indices).to(self.device, torch.int64)
-        flips = torch.from_numpy(schedule.flips).to(self.device) if schedule.flips.ndim > 1 else None
-        shifts = torch.from_numpy(schedule.shifts).to(self.device) if schedule.shifts.ndim > 1 else None
-        for t, sizes in enumerate(_filled(schedule.sizes, self.vehicles)):
-            for size in sorted(set(sizes[sizes > 0].tolist()), reverse=True):
-                at = _padded(taken[t, :, :size], self.vehicles)
-                some = [None if a is None else _padded(a[t, :, :size], self.vehicles) for a in (flips, shifts)]
-                who = sizes == size
-                if not who.all():
-                    self.active.copy_(torch.from_numpy(who))
-                self._take(picked(images, at, *some), labels[at], masked=not who.all())
+        width = int(schedule.sizes.max(initial=0))
+        taken = self._padded(schedule.indices[:, :, :width]).to(torch.int64)
+        counts = self._padded(schedule.sizes).to(torch.int64)
+        flips = self._padded(schedule.flips[:, :, :width]) if schedule.flips.ndim > 1 else None
+        shifts = self._padded(schedule.shifts[:, :, :width]) if schedule.shifts.ndim > 1 else None
+        for t, sizes in enumerate(schedule.sizes):
+            for size in sorted(set(sizes[sizes > 0].tolist())) if self.stack.mixes else [width]:
+                full = bool(np.all(sizes == size)) and len(sizes) == self.vehicles
+                if not full:
+                    self.counts.copy_(counts[t, :, None])
+                    if self.stack.mixes:
+                        self.counts[self.counts != size] = 0
+                some = [None if a is None else a[t, :, :size] for a in (flips, shifts)]
+                at = taken[t, :, :size]
+                self._take(picked(images, at, *some), labels[at], ragged=not full)
                 yield
 
-    def _take(self, images: Tensor, labels: Tensor, *, masked: bool) -> None:
-        inputs, key = self.stack.arranged(normalise(images)), (labels.shape[1], masked)
+    def _padded(self, rows: NDArray[Any]) -> Tensor:
+        """(T, v, ...) -> (T, V, ...) on the device: places that nobody has hold zeros."""
+        nobody = [(0, 0), (0, self.vehicles - rows.shape[1]), *[(0, 0)] * (rows.ndim - 2)]
+        return torch.from_numpy(np.pad(rows, nobody)).to(self.device)
+
+    def _take(self, images: Tensor, labels: Tensor, *, ragged: bool) -> None:
+        inputs, key = self.stack.arranged(normalise(images)), (labels.shape[1], ragged)
         if self.device.type == "cuda" and key not in self._held and len(self._held) < MOST_GRAPHS:
             self._capture(key, inputs, labels)
         if key in self._held:
@@ -91,17 +102,17 @@ class StackedSteps:
             held_labels.copy_(labels)
             graph.replay()
         else:
-            self._step(inputs, labels, masked=masked)
+            self._step(inputs, labels, ragged=ragged)
 
     def _capture(self, key: Key, inputs: Tensor, labels: Tensor) -> None:
         """The step as a graph, after some without one; models and velocities are then as before."""
         before = [tensor.clone() for tensor in self._changing()]
         held = inputs.clone(memory_format=torch.preserve_format), labels.clone()
         for _ in range(3):
-            self._step(*held, masked=key[1])
+            self._step(*held, ragged=key[1])
         graph = torch.cuda.CUDAGraph()
         with capturing(graph, pool=self._pool, stream=torch.cuda.current_stream(self.device)):
-            self._step(*held, masked=key[1])
+            self._step(*held, ragged=key[1])
         with torch.no_grad():
             for tensor, was in zip(self._changing(), before, strict=True):
                 tensor.copy_(was)
@@ -112,19 +123,29 @@ class StackedSteps:
         moving = [torch.unflatten(v, 0, (self.vehicles, -1)) for v in self.velocities]
         return [*self.stack.stacked.values(), *moving]
 
-    def _step(self, inputs: Tensor, labels: Tensor, *, masked: bool) -> None:
-        before = [tensor.clone() for tensor in self._changing()] if masked else []
-        whole = labels.shape[1] == self.settings.batch_size and not masked
+    def _step(self, inputs: Tensor, labels: Tensor, *, ragged: bool) -> None:
+        before = [tensor.clone() for tensor in self._changing()] if ragged else []
+        whole = labels.shape[1] == self.settings.batch_size and not (ragged and self.stack.mixes)
         with _searching(whole), torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.mixed):
             logits = self.stack(inputs)
         shifted = (logits.float() - self.shift).flatten(0, 1)
-        loss = functional.cross_entropy(shifted, labels.flatten(), reduction="sum") / labels.shape[1]
+        losses = functional.cross_entropy(shifted, labels.flatten(), reduction="none").view(labels.shape)
+        if ragged:
+            keep = torch.arange(labels.shape[1], device=self.device) < self.counts
+            losses = torch.where(keep, losses, 0.0) / self.counts.clamp(min=1)
+        loss = losses.sum() if ragged else losses.sum() / labels.shape[1]
         gradients = list(torch.autograd.grad(loss, self.parameters))
         move = self._descend if whole else descend
         move(self.parameters, self.velocities, gradients, self.settings, self.rate, self.towards)
-        with torch.no_grad():
-            for tensor, was in zip(self._changing(), before, strict=masked):
-                tensor.copy_(torch.where(self.active.view(-1, *[1] * (tensor.ndim - 1)), tensor, was))
+        if ragged:
+            self._restore(before)
+
+    @torch.no_grad()
+    def _restore(self, before: Sequence[Tensor]) -> None:
+        """Models of vehicles that have no sample in a step are as before it."""
+        for tensor, was in zip(self._changing(), before, strict=True):
+            there = self.counts.view(-1, *[1] * (tensor.ndim - 1)) > 0
+            tensor.copy_(torch.where(there, tensor, was))
 
     def fits(self, settings: TrainingSettings) -> bool:
         """Whether these settings need no other steps; the learning rate is told in every round."""
@@ -155,16 +176,3 @@ def picked(images: Tensor, at: Tensor, flips: Tensor | None, shifts: Tensor | No
         rows = (rows + shifts[..., :1]).clamp(0, height - 1)
         columns = (columns + shifts[..., 1:]).clamp(0, width - 1)
     return images[at[..., None, None], rows[..., :, None], columns[..., None, :]]
-
-
-def _filled(sizes: NDArray[np.int32], vehicles: int) -> Iterator[NDArray[np.int32]]:
-    """(T, v) -> T of (V,): places that nobody has take no samples."""
-    for some in sizes:
-        yield np.pad(some, (0, vehicles - len(some)))
-
-
-def _padded(rows: Tensor, vehicles: int) -> Tensor:
-    """(v, ...) -> (V, ...), with zeros."""
-    if len(rows) == vehicles:
-        return rows
-    return torch.cat([rows, rows.new_zeros(vehicles - len(rows), *rows.shape[1:])])
