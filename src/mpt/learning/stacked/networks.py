@@ -12,6 +12,7 @@ from mpt.learning.backbones.vit_tiny import Block, SelfAttention, ViTTiny
 from mpt.learning.randomness import isolated
 from mpt.learning.stacked.attention import ShortAttention
 from mpt.learning.stacked.layers import TallLayerNorm, TallLinear, TallViT, WideLinear, wide_batchnorm, wide_convolution
+from mpt.learning.stacked.tall_maps import Chain, TallBatchNorm, has_depthwise, tall_convolution
 
 CLOSE = 1e-9
 """How far a stack's logits may be from its models', relative to them, in float64."""
@@ -67,7 +68,7 @@ class OneNetwork(nn.Module):
             layer = made(module, self.vehicles)
             for name, parameter in module.named_parameters():
                 layer.get_parameter(name).requires_grad_(parameter.requires_grad)
-            like = next(module.parameters(), torch.empty(0))
+            like = next(iter((*module.parameters(), *module.buffers())), torch.empty(0))
             layer.to(like.device, like.dtype)
         else:
             if any(True for _ in (*module.parameters(recurse=False), *module.buffers(recurse=False))):
@@ -132,6 +133,23 @@ class Tall(OneNetwork):
         return torch.unflatten(logits, 0, (self.vehicles, -1))
 
 
+class TallMaps(Tall):
+    """Convolutional networks with depthwise convolutions: maps (V B, C, H, W), by kernels of our own on a GPU."""
+
+    layers: Mapping[type[nn.Module], Layer] = {
+        nn.Conv2d: tall_convolution,
+        nn.BatchNorm2d: TallBatchNorm,
+        nn.Linear: TallLinear,
+    }
+
+    def compile_parts(self) -> None:
+        """Nothing: the kernels compile as they are called."""
+
+    def _replaced(self, module: nn.Module) -> nn.Module:
+        layer = super()._replaced(module)
+        return Chain(layer._modules) if type(module) is nn.Sequential else layer  # type: ignore[arg-type]
+
+
 def stack_of(model: Classifier, vehicles: int) -> OneNetwork:
     """One network of V models like this one.
 
@@ -139,7 +157,7 @@ def stack_of(model: Classifier, vehicles: int) -> OneNetwork:
         NotStackable: a part of it mixes what belongs to different models, or is of a kind that is not known.
     """
     found = []
-    for kind in (Wide, Tall):
+    for kind in (TallMaps, Wide, Tall) if has_depthwise(model) else (Wide, Tall):
         try:
             if _agrees(kind, model):
                 return kind(model, vehicles).train()
