@@ -47,38 +47,57 @@ def test_depthwise_kernels_give_what_torch_gives(interpreted, shape, kernel, str
     torch.testing.assert_close(kernels.towards_maps(above, taps, stride, h, w), to_maps, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(kernels.towards_weights(maps, above, kernel, stride), to_weight, rtol=1e-4, atol=1e-4)
     n = out[0, ..., 0].numel()
-    found = norm_kernels.moments(partial, rows, n, torch.zeros(v * c), torch.ones(v * c), 0.1, 1e-3)
+    found = norm_kernels.moments(partial, rows, n, (torch.zeros(v * c), torch.ones(v * c)), 0.1, 1e-3)
     variance, mean = torch.var_mean(out.flatten(1, 3), dim=1, correction=0)
     torch.testing.assert_close(found, torch.stack([mean, (variance + 1e-3).rsqrt()], dim=1), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("rows", "channels", "act"), [(70, 24, 2), (9, 11, 1), (600, 16, 0)])
-def test_norm_kernels_give_what_torch_gives(interpreted, monkeypatch, rows, channels, act):  # noqa: F811
+@pytest.mark.parametrize(
+    ("rows", "channels", "act", "counts"), [(70, 24, 2, None), (40, 11, 1, [40, 33]), (600, 16, 0, [70, 600])]
+)
+def test_norm_kernels_give_what_torch_gives(interpreted, monkeypatch, rows, channels, act, counts):  # noqa: F811
     from mpt.learning.stacked import norm_kernels as kernels  # noqa: PLC0415
 
-    monkeypatch.setattr(kernels, "PROGRAMS", 2)  # so that a program has several tiles
+    monkeypatch.setattr(kernels, "PROGRAMS", 4)  # so that a program has several tiles
     monkeypatch.setattr(kernels, "TILE", 1024)
     given = (30 + 2 * drawn(2, rows, channels)).requires_grad_()
     weight, bias = drawn(2 * channels, seed=1).requires_grad_(), drawn(2 * channels, seed=2).requires_grad_()
-    norms = [nn.BatchNorm1d(channels, eps=1e-3) for _ in range(2)]
-    expected = torch.stack(
-        [
-            ACTIVATIONS[act](
-                functional.batch_norm(x, norm.running_mean, norm.running_var, gamma, beta, True, 0.1, 1e-3)
-            )
-            for x, norm, gamma, beta in zip(given, norms, weight.chunk(2), bias.chunk(2), strict=True)
-        ]
+    running, past = (
+        (torch.zeros(2, channels), torch.ones(2, channels)),
+        (torch.zeros(2, channels), torch.ones(2, channels)),
     )
-    above = drawn(*expected.shape, seed=3)
+    parts = [
+        ACTIVATIONS[act](functional.batch_norm(x[:n], mean, variance, gamma, beta, True, 0.1, 1e-3))
+        for x, n, mean, variance, gamma, beta in zip(
+            given, counts or [rows] * 2, *running, weight.chunk(2), bias.chunk(2), strict=True
+        )
+    ]
+    expected = torch.stack([functional.pad(part, (0, 0, 0, rows - len(part))) for part in parts])
+    counting = torch.stack([torch.arange(rows) < len(part) for part in parts])
+    above = drawn(*expected.shape, seed=3) * counting[:, :, None]
     gradients = torch.autograd.grad(expected, (given, weight, bias), above)
-    mean, variance = torch.zeros(2 * channels), torch.ones(2 * channels)
     x, gamma, beta = given.detach(), weight.detach(), bias.detach()
-    found = kernels.moments(*kernels.sums(x), rows, mean, variance, 0.1, 1e-3)
-    torch.testing.assert_close(kernels.normalised(x, found, gamma, beta, act), expected.detach(), rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(mean, torch.cat([norm.running_mean for norm in norms]))
-    torch.testing.assert_close(variance, torch.cat([norm.running_var for norm in norms]), rtol=1e-4, atol=1e-4)
-    for left, right in zip(kernels.backward(above, x, found, gamma, beta, act), gradients, strict=True):
+    some = None if counts is None else torch.tensor(counts, dtype=torch.int32)
+    found = kernels.moments(*kernels.sums(x, some), rows, past, 0.1, 1e-3, some)
+    out = kernels.normalised(x, found, gamma, beta, act)
+    torch.testing.assert_close(out[counting], expected.detach()[counting], rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(past, running, rtol=1e-4, atol=1e-4)
+    for left, right in zip(kernels.backward(above, x, found, gamma, beta, act, some), gradients, strict=True):
         torch.testing.assert_close(left, right, rtol=1e-3, atol=1e-3)
+
+
+def test_a_model_without_samples_stays_finite_and_as_it_was(interpreted):  # noqa: F811
+    from mpt.learning.stacked import norm_kernels as kernels  # noqa: PLC0415
+
+    rows, running, counts = drawn(2, 9, 8), (drawn(16), drawn(16).exp()), torch.tensor([0, 9], dtype=torch.int32)
+    before = [one.clone() for one in running]
+    found = kernels.moments(*kernels.sums(rows, counts), 9, running, 0.1, 1e-3, counts)
+    assert torch.equal(found[0], torch.zeros(2, 8))
+    for one, was in zip(running, before, strict=True):
+        assert torch.equal(one[:8], was[:8])
+        assert not torch.equal(one[8:], was[8:])
+    back = kernels.backward(torch.zeros(2, 9, 8), rows, found, torch.ones(16), torch.ones(16), 1, counts)
+    assert all(torch.equal(one, torch.zeros_like(one)) for one in back)
 
 
 class Own(nn.Module):
@@ -153,10 +172,11 @@ def test_samples_that_do_not_count_change_nothing():
     compared(*trained([own(seed) for seed in range(3)], images, keep), [4, 2, 1], rtol=1e-9, atol=1e-10)
 
 
-def test_the_network_by_kernels_is_that_of_each_model(interpreted, monkeypatch):  # noqa: F811
+@pytest.mark.parametrize("keep", [None, torch.tensor([[True, True], [True, False]])])
+def test_the_network_by_kernels_is_that_of_each_model(interpreted, monkeypatch, keep):  # noqa: F811
     monkeypatch.setattr(tall_maps, "by_kernels", lambda maps: maps.dtype == torch.float32)
-    images = drawn(2, 2, 6, 6, 3)
-    compared(*trained([own(seed) for seed in range(2)], images, dtype=torch.float32), [2, 2], rtol=1e-3, atol=1e-3)
+    made = trained([own(seed) for seed in range(2)], drawn(2, 2, 6, 6, 3), keep, dtype=torch.float32)
+    compared(*made, [2, 2] if keep is None else [2, 1], rtol=1e-3, atol=1e-3)
 
 
 def test_rows_are_cut_into_equal_parts_that_are_not_small():

@@ -2,7 +2,7 @@
 
 A program takes a block of channels and some rows, eight neighbouring channels a thread. Sums over rows are made in a
 fixed order, by blocks and then by one program. Squares are summed about a value of the block's own, and blocks are put
-together by their means.
+together by their means. Without WHOLE, the first `counts` (V,) rows of each model count, and the others for nothing.
 """
 
 import torch
@@ -16,6 +16,15 @@ PROGRAMS = 132 * 6
 TILE = 8192
 """Values that a program has at once."""
 MANY = 128
+
+
+@triton.jit
+def _counted(counts, v, N, WHOLE: tl.constexpr):
+    """How many rows of a model count."""
+    n = N
+    if not WHOLE:
+        n = tl.load(counts + v)
+    return n
 
 
 @triton.jit
@@ -48,37 +57,43 @@ def _channels(moments, weight, bias, v, c, inside, C):
 
 
 @triton.jit(do_not_specialize=SIZES)
-def _sums(x, partial, N, C8, TIMES, UNIT: tl.constexpr, G: tl.constexpr, CB: tl.constexpr):
+def _sums(x, counts, partial, N, C8, TIMES, WHOLE: tl.constexpr, UNIT: tl.constexpr, G: tl.constexpr, CB: tl.constexpr):
     """Every block's sums, and squares about its means: partial (V, blocks, 2, C)."""
     block, v = tl.program_id(1), tl.program_id(2).to(tl.int64)
     C = C8 * UNIT
     c = tl.program_id(0) * CB + tl.arange(0, CB)
     inside = c < C
     x += v * N * C
+    n = _counted(counts, v, N, WHOLE)
     first = block * TIMES * G
     pivot = tl.load(x + first * C + c, mask=inside, other=0.0).to(tl.float32)
     total, squares = tl.zeros((G, CB), tl.float32), tl.zeros((G, CB), tl.float32)
     for time in range(TIMES):
         row = first + time * G + tl.arange(0, G)
-        here = (row < N)[:, None] & inside[None, :]
+        here = (row < n)[:, None] & inside[None, :]
         value = tl.load(x + (row * C)[:, None] + c[None, :], mask=here, other=0.0).to(tl.float32)
         apart = tl.where(here, value - pivot[None, :], 0.0)
         total += apart
         squares += apart * apart
-    count = tl.minimum(TIMES * G, N - first).to(tl.float32)
+    count = tl.maximum(tl.minimum(TIMES * G, n - first), 0).to(tl.float32)
     about = tl.sum(total, axis=0)
     left = partial + (v * tl.num_programs(1) + block) * 2 * C + c
     tl.store(left, about + count * pivot, mask=inside)
-    tl.store(left + C, tl.maximum(tl.sum(squares, axis=0) - about * about / count, 0.0), mask=inside)
+    tl.store(left + C, tl.maximum(tl.sum(squares, axis=0) - about * about / tl.maximum(count, 1.0), 0.0), mask=inside)
 
 
 @triton.jit(do_not_specialize=SIZES)
 def _moments(
-    partial, moments, running_mean, running_var, momentum, eps, N, C8, BLOCKS, ROWS,
-    UNIT: tl.constexpr, MANY: tl.constexpr, CB: tl.constexpr,
+    partial, counts, moments, running_mean, running_var, momentum, eps, N, C8, BLOCKS, ROWS,
+    WHOLE: tl.constexpr, UNIT: tl.constexpr, MANY: tl.constexpr, CB: tl.constexpr,
 ):  # fmt: skip
-    """Mean and 1 / deviation (V, 2, C) from blocks of ROWS rows, and the running ones moved on."""
+    """Mean and 1 / deviation (V, 2, C) from blocks of ROWS rows, and the running ones moved on.
+
+    A model of which no row counts has zeros, and keeps its running ones.
+    """
     v = tl.program_id(1).to(tl.int64)
+    n = _counted(counts, v, N, WHOLE)
+    samples = tl.maximum(n, 1).to(tl.float32)
     C = C8 * UNIT
     c, many = tl.program_id(0) * CB + tl.arange(0, CB), tl.arange(0, MANY)
     inside = c < C
@@ -88,23 +103,24 @@ def _moments(
         block = start + many
         here = (block < BLOCKS)[:, None] & inside[None, :]
         total += tl.load(partial + (block * 2 * C)[:, None] + c[None, :], mask=here, other=0.0)
-    mean = tl.sum(total, axis=0) / N
+    mean = tl.sum(total, axis=0) / samples
     spread = tl.zeros((MANY, CB), tl.float32)
     for start in range(0, BLOCKS, MANY):
         block = start + many
         here = (block < BLOCKS)[:, None] & inside[None, :]
-        count = tl.maximum(tl.minimum(N - block * ROWS, ROWS), 1).to(tl.float32)[:, None]
+        count = tl.maximum(tl.minimum(n - block * ROWS, ROWS), 0).to(tl.float32)[:, None]
         at = partial + (block * 2 * C)[:, None] + c[None, :]
-        apart = tl.load(at, mask=here, other=0.0) / count - mean[None, :]
+        apart = tl.load(at, mask=here, other=0.0) / tl.maximum(count, 1.0) - mean[None, :]
         squares = tl.load(at + C, mask=here, other=0.0)
         spread += tl.where(here, squares + count * apart * apart, 0.0)
     squares = tl.sum(spread, axis=0)
     tl.store(moments + v * 2 * C + c, mean, mask=inside)
-    tl.store(moments + v * 2 * C + C + c, 1.0 / tl.sqrt_rn(squares / N + eps), mask=inside)
+    tl.store(moments + v * 2 * C + C + c, tl.where(n > 0, 1.0 / tl.sqrt_rn(squares / samples + eps), 0.0), mask=inside)
+    momentum = tl.where(n > 0, momentum, 0.0)
     past = tl.load(running_mean + v * C + c, mask=inside, other=0.0)
     tl.store(running_mean + v * C + c, past + momentum * (mean - past), mask=inside)
     past = tl.load(running_var + v * C + c, mask=inside, other=0.0)
-    tl.store(running_var + v * C + c, past + momentum * (squares / tl.maximum(N - 1, 1) - past), mask=inside)
+    tl.store(running_var + v * C + c, past + momentum * (squares / tl.maximum(samples - 1.0, 1.0) - past), mask=inside)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -128,8 +144,8 @@ def _apply(
 
 @triton.jit(do_not_specialize=SIZES)
 def _back_sums(
-    above, x, moments, weight, bias, partial, N, C8, TIMES,
-    UNIT: tl.constexpr, ACT: tl.constexpr, G: tl.constexpr, CB: tl.constexpr,
+    above, x, counts, moments, weight, bias, partial, N, C8, TIMES,
+    WHOLE: tl.constexpr, UNIT: tl.constexpr, ACT: tl.constexpr, G: tl.constexpr, CB: tl.constexpr,
 ):  # fmt: skip
     """Every block's sums of the gradient behind the activation, and of it times the normalised rows."""
     block, v = tl.program_id(1), tl.program_id(2).to(tl.int64)
@@ -137,10 +153,11 @@ def _back_sums(
     c = tl.program_id(0) * CB + tl.arange(0, CB)
     inside = c < C
     mean, inverse, scale, offset = _channels(moments, weight, bias, v, c, inside, C)
+    n = _counted(counts, v, N, WHOLE)
     plain, times = tl.zeros((G, CB), tl.float32), tl.zeros((G, CB), tl.float32)
     for time in range(TIMES):
         row = (block * TIMES + time) * G + tl.arange(0, G)
-        here = (row < N)[:, None] & inside[None, :]
+        here = (row < n)[:, None] & inside[None, :]
         at = v * N * C + ((row * C)[:, None] + c[None, :])
         value = tl.load(x + at, mask=here, other=0.0).to(tl.float32)
         normal = (value - mean[None, :]) * inverse[None, :]
@@ -174,8 +191,8 @@ def _back_totals(partial, to_bias, to_weight, C8, BLOCKS, UNIT: tl.constexpr, MA
 
 @triton.jit(do_not_specialize=SIZES)
 def _back_apply(
-    above, x, moments, weight, bias, to_bias, to_weight, out, N, C8,
-    UNIT: tl.constexpr, ACT: tl.constexpr, G: tl.constexpr, CB: tl.constexpr,
+    above, x, counts, moments, weight, bias, to_bias, to_weight, out, N, C8,
+    WHOLE: tl.constexpr, UNIT: tl.constexpr, ACT: tl.constexpr, G: tl.constexpr, CB: tl.constexpr,
 ):  # fmt: skip
     """The gradient of the rows."""
     v = tl.program_id(2).to(tl.int64)
@@ -184,14 +201,18 @@ def _back_apply(
     row = tl.program_id(1) * G + tl.arange(0, G)
     inside = c < C
     mean, inverse, scale, offset = _channels(moments, weight, bias, v, c, inside, C)
-    plain = tl.load(to_bias + v * C + c, mask=inside, other=0.0) / N
-    times = tl.load(to_weight + v * C + c, mask=inside, other=0.0) / N
+    n = _counted(counts, v, N, WHOLE)
+    samples = tl.maximum(n, 1).to(tl.float32)
+    plain = tl.load(to_bias + v * C + c, mask=inside, other=0.0) / samples
+    times = tl.load(to_weight + v * C + c, mask=inside, other=0.0) / samples
     here = (row < N)[:, None] & inside[None, :]
     at = v * N * C + ((row * C)[:, None] + c[None, :])
     normal = (tl.load(x + at, mask=here, other=0.0).to(tl.float32) - mean[None, :]) * inverse[None, :]
     g = tl.load(above + at, mask=here, other=0.0).to(tl.float32)
     g = _passed(g, normal * scale[None, :] + offset[None, :], ACT)
     back = (g - plain[None, :] - normal * times[None, :]) * (inverse * scale)[None, :]
+    if not WHOLE:
+        back = tl.where((row < n)[:, None], back, 0.0)
     tl.store(out + at, back.to(out.dtype.element_ty), mask=here)
 
 
@@ -216,26 +237,50 @@ def _blocks(rows: Tensor, g: int, across: int) -> tuple[int, int]:
     return triton.cdiv(tiles, times), times
 
 
-def sums(rows: Tensor) -> tuple[Tensor, int]:
-    """Partial statistics (V, blocks, 2, C) of rows (V, N, C), and how many rows a block has."""
+def sums(rows: Tensor, counts: Tensor | None = None) -> tuple[Tensor, int]:
+    """Partial statistics (V, blocks, 2, C) of rows (V, N, C), and how many rows a block has.
+
+    Here and below, the first `counts` (V,) rows, int32, count; None: all.
+    """
     v, n, c = rows.shape
     cb, unit = block_of(c), unit_of(c)
     g, across = TILE // cb, triton.cdiv(c, cb)
     blocks, times = _blocks(rows, g, across)
     partial = torch.empty((v, blocks, 2, c), dtype=torch.float32, device=rows.device)
-    _sums[(across, blocks, v)](rows, partial, n, c // unit, times, UNIT=unit, G=g, CB=cb, num_warps=8)
+    _sums[(across, blocks, v)](
+        rows, counts, partial, n, c // unit, times, WHOLE=counts is None, UNIT=unit, G=g, CB=cb, num_warps=8
+    )
     return partial, times * g
 
 
 def moments(
-    partial: Tensor, rows: int, n: int, running_mean: Tensor, running_var: Tensor, momentum: float, eps: float
+    partial: Tensor,
+    rows: int,
+    n: int,
+    running: tuple[Tensor, Tensor],
+    momentum: float,
+    eps: float,
+    counts: Tensor | None = None,
 ) -> Tensor:
     """Mean and 1 / deviation (V, 2, C) of n rows from blocks' sums; moves the running statistics (V C,) on, in place."""
     v, blocks, _, c = partial.shape
     unit = unit_of(c)
     out = torch.empty((v, 2, c), dtype=torch.float32, device=partial.device)
     _moments[(triton.cdiv(c, 16), v)](
-        partial, out, running_mean, running_var, momentum, eps, n, c // unit, blocks, rows, UNIT=unit, MANY=MANY, CB=16
+        partial,
+        counts,
+        out,
+        *running,
+        momentum,
+        eps,
+        n,
+        c // unit,
+        blocks,
+        rows,
+        WHOLE=counts is None,
+        UNIT=unit,
+        MANY=MANY,
+        CB=16,
     )
     return out
 
@@ -253,7 +298,7 @@ def normalised(rows: Tensor, found: Tensor, weight: Tensor, bias: Tensor, act: i
 
 
 def backward(
-    above: Tensor, rows: Tensor, found: Tensor, weight: Tensor, bias: Tensor, act: int
+    above: Tensor, rows: Tensor, found: Tensor, weight: Tensor, bias: Tensor, act: int, counts: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of rows (V, N, C), of scale and of offset (V C,)."""
     v, n, c = rows.shape
@@ -262,13 +307,28 @@ def backward(
     blocks, times = _blocks(rows, g, across)
     partial = torch.empty((v, blocks, 2, c), dtype=torch.float32, device=rows.device)
     _back_sums[(across, blocks, v)](
-        above, rows, found, weight, bias, partial, n, c // unit, times, UNIT=unit, ACT=act, G=g, CB=cb, num_warps=8
+        above,
+        rows,
+        counts,
+        found,
+        weight,
+        bias,
+        partial,
+        n,
+        c // unit,
+        times,
+        WHOLE=counts is None,
+        UNIT=unit,
+        ACT=act,
+        G=g,
+        CB=cb,
+        num_warps=8,
     )
     to_weight, to_bias = torch.empty_like(weight), torch.empty_like(bias)
     _back_totals[(triton.cdiv(c, 16), v)](partial, to_bias, to_weight, c // unit, blocks, UNIT=unit, MANY=MANY, CB=16)
     out = torch.empty_like(rows)
     _back_apply[(across, triton.cdiv(n, g), v)](
-        above, rows, found, weight, bias, to_bias, to_weight, out, n, c // unit,
-        UNIT=unit, ACT=act, G=g, CB=cb, num_warps=8,
+        above, rows, counts, found, weight, bias, to_bias, to_weight, out, n, c // unit,
+        WHOLE=counts is None, UNIT=unit, ACT=act, G=g, CB=cb, num_warps=8,
     )  # fmt: skip
     return out, to_weight, to_bias

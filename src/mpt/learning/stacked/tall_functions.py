@@ -110,33 +110,51 @@ class _Depthwise(torch.autograd.Function):
 def normalised(
     rows: Tensor,
     sums: Sums | None,
-    weight: Tensor,
-    bias: Tensor,
-    running_mean: Tensor,
-    running_var: Tensor,
+    counts: Tensor | None,
+    affine: tuple[Tensor, Tensor],
+    running: tuple[Tensor, Tensor],
     momentum: float,
     eps: float,
     act: int,
 ) -> Tensor:
-    """BatchNorm of each model's rows (V, N, C), activated; moves the running statistics (V C,) on."""
+    """BatchNorm of each model's rows (V, N, C), activated; moves the running statistics (V C,) on.
+
+    Args:
+        rows: (V, N, C).
+        sums: theirs, where they are there already.
+        counts: (V,) int32, how many of a model's first rows count; None: all.
+        affine: scale and offset, (V C,) each.
+        running: mean and variance, (V C,) each.
+        momentum: of the running statistics.
+        eps: added to the variance.
+        act: 0: none, 1: ReLU, 2: Hardswish.
+    """
     from mpt.learning.stacked import norm_kernels as kernels  # noqa: PLC0415 - needs Triton
 
-    partial, size = kernels.sums(rows.detach()) if sums is None else sums
-    found = kernels.moments(partial, size, rows.shape[1], running_mean, running_var, momentum, eps)
-    out: Tensor = _Normalised.apply(rows, weight, bias, found, act, kernels)  # type: ignore[no-untyped-call]
+    partial, size = kernels.sums(rows.detach(), counts) if sums is None or counts is not None else sums
+    found = kernels.moments(partial, size, rows.shape[1], running, momentum, eps, counts)
+    out: Tensor = _Normalised.apply(rows, *affine, found, counts, act, kernels)  # type: ignore[no-untyped-call]
     return out
 
 
 class _Normalised(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, found: Tensor, act: int, kernels: Any) -> Tensor:
-        ctx.save_for_backward(rows, weight, bias, found)
-        ctx.act, ctx.kernels = act, kernels
+    def forward(
+        ctx: Any,
+        rows: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        found: Tensor,
+        counts: Tensor | None,
+        act: int,
+        kernels: Any,
+    ) -> Tensor:
+        ctx.save_for_backward(rows, found, weight, bias)
+        ctx.act, ctx.counts, ctx.kernels = act, counts, kernels
         out: Tensor = kernels.normalised(rows, found, weight, bias, act)
         return out
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
-        rows, weight, bias, found = ctx.saved_tensors
-        to_rows, to_weight, to_bias = ctx.kernels.backward(grads[0].contiguous(), rows, found, weight, bias, ctx.act)
-        return to_rows, to_weight, to_bias, None, None, None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        made = ctx.kernels.backward(grads[0].contiguous(), *ctx.saved_tensors, ctx.act, ctx.counts)
+        return *made, None, None, None, None

@@ -150,7 +150,7 @@ class TallBatchNorm(nn.Module):
 
     Attributes:
         act: a value of `ACTIVATIONS`, or 0 for none.
-        keep: (V, B), which samples count; None: all.
+        keep: (V, B), which samples count, the first ones of each model; None: all.
     """
 
     running_mean: Tensor | None
@@ -171,11 +171,15 @@ class TallBatchNorm(nn.Module):
     def forward(self, maps: Tensor, sums: functions.Sums | None = None) -> Tensor:
         """(V B, C, H, W) -> the same shape."""
         rows = _rows(maps, self.vehicles)
-        mean, var, whole = self.running_mean, self.running_var, self.keep is None and self.training
-        if not whole or not by_kernels(maps) or mean is None or var is None or self.weight is None or self.bias is None:
+        mean, variance = self.running_mean, self.running_var
+        plain = not by_kernels(maps) or not self.training
+        if plain or mean is None or variance is None or self.weight is None or self.bias is None:
             return _maps(self._plain(rows))
-        flat = rows.flatten(1, 3)
-        out = functions.normalised(flat, sums, self.weight, self.bias, mean, var, self.momentum, self.eps, self.act)
+        counts = None
+        if self.keep is not None:
+            counts = self.keep.sum(dim=1, dtype=torch.int32) * (rows.shape[2] * rows.shape[3])
+        affine, running = (self.weight, self.bias), (mean, variance)
+        out = functions.normalised(rows.flatten(1, 3), sums, counts, affine, running, self.momentum, self.eps, self.act)
         return _maps(out.view(rows.shape))
 
     def _plain(self, rows: Tensor) -> Tensor:
