@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from mpt.learning.backbones.classifier import Classifier
+from mpt.learning.backbones.mobilenetv3 import SqueezeExcite
 from mpt.learning.stacked import tall_maps
 from mpt.learning.stacked.networks import TallMaps, stack_of
 from mpt.learning.stacked.tall_functions import parts_of
@@ -100,6 +101,17 @@ def test_a_model_without_samples_stays_finite_and_as_it_was(interpreted):  # noq
     assert all(torch.equal(one, torch.zeros_like(one)) for one in back)
 
 
+def test_patches_are_those_of_torch(interpreted):  # noqa: F811
+    from mpt.learning.stacked import map_kernels as kernels  # noqa: PLC0415
+
+    images = drawn(2, 5, 6, 3)
+    found = kernels.patches(images, (3, 5), (2, 1), [2, 2, 1, 1], 48, torch.float32)
+    expected = functional.unfold(images.permute(0, 3, 1, 2), (3, 5), padding=(1, 2), stride=(2, 1))
+    expected = expected.unflatten(1, (3, 15)).permute(0, 3, 2, 1).flatten(2)
+    torch.testing.assert_close(found.flatten(1, 2)[..., :45], expected)
+    assert not found[..., 45:].any()
+
+
 class Own(nn.Module):
     """A small network with depthwise convolutions, and others besides."""
 
@@ -112,6 +124,7 @@ class Own(nn.Module):
             nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False),
             nn.BatchNorm2d(8),
             nn.ReLU(inplace=True),
+            SqueezeExcite(8),
             nn.Conv2d(8, 12, 1, bias=False),
             nn.BatchNorm2d(12),
             nn.Conv2d(12, 12, 5, 2, padding=2, groups=12, bias=False),

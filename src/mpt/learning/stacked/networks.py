@@ -8,11 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from mpt.learning.backbones.classifier import Classifier
+from mpt.learning.backbones.mobilenetv3 import SqueezeExcite
 from mpt.learning.backbones.vit_tiny import Block, SelfAttention, ViTTiny
 from mpt.learning.randomness import isolated
 from mpt.learning.stacked.attention import ShortAttention
 from mpt.learning.stacked.layers import TallLayerNorm, TallLinear, TallViT, WideLinear, wide_batchnorm, wide_convolution
-from mpt.learning.stacked.tall_maps import Chain, TallBatchNorm, has_depthwise, tall_convolution
+from mpt.learning.stacked.tall_maps import Chain, TallBatchNorm, TallSqueeze, has_depthwise, tall_convolution
 
 CLOSE = 1e-9
 """How far a stack's logits may be from its models', relative to them, in float64."""
@@ -140,6 +141,7 @@ class TallMaps(Tall):
         nn.Conv2d: tall_convolution,
         nn.BatchNorm2d: TallBatchNorm,
         nn.Linear: TallLinear,
+        SqueezeExcite: TallSqueeze,
     }
 
     def compile_parts(self) -> None:

@@ -158,3 +158,59 @@ class _Normalised(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         made = ctx.kernels.backward(grads[0].contiguous(), *ctx.saved_tensors, ctx.act, ctx.counts)
         return *made, None, None, None, None
+
+
+def patches(images: Tensor, sides: tuple[int, int], stride: tuple[int, int], padding: list[int], width: int) -> Tensor:
+    """Neighbourhoods (V, B, H', W', width) of images (V, B, H, W, C), which get no gradient; zeros fill the width."""
+    from mpt.learning.stacked import map_kernels as kernels  # noqa: PLC0415 - needs Triton
+
+    kind = images.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else images.dtype
+    out = kernels.patches(images.flatten(0, 1), sides, stride, padding, width, dtype)
+    return torch.unflatten(out, 0, (len(images), -1))
+
+
+class Squeezed:
+    """Squeeze-excite's two ends: the means of the channels, and the maps times the gates that were made of them.
+
+    The maps are needed at both. Their gradient is made at one: what comes from above goes through `scale` as it is, and
+    is multiplied by the gates where the gradient of the means is added to it.
+    """
+
+    def __init__(self, maps: Tensor) -> None:
+        from mpt.learning.stacked import map_kernels as kernels  # noqa: PLC0415 - needs Triton
+
+        self.kernels, self.gate = kernels, torch.empty(0)
+        self.maps, self.means = _Means.apply(maps, self)  # type: ignore[no-untyped-call]
+
+    def scale(self, gate: Tensor) -> Tensor:
+        """Maps (N, P, C) times gates (N, C)."""
+        out: Tensor = _Scaled.apply(self.maps, gate.contiguous(), self)  # type: ignore[no-untyped-call]
+        self.maps = self.means = torch.empty(0)
+        return out
+
+
+class _Means(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, maps: Tensor, ends: Squeezed) -> tuple[Tensor, Tensor]:
+        ctx.ends = ends
+        return maps.view_as(maps), ends.kernels.summed(maps, None, maps.dtype, 1 / maps.shape[1])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        above, to_means = grads
+        return ctx.ends.kernels.scaled(above, ctx.ends.gate, to_means.contiguous(), 1 / above.shape[1]), None
+
+
+class _Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, maps: Tensor, gate: Tensor, ends: Squeezed) -> Tensor:
+        ctx.ends, ends.gate = ends, gate.detach()
+        ctx.save_for_backward(maps)
+        out: Tensor = ends.kernels.scaled(maps, gate)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        above, (maps,) = grads[0].contiguous(), ctx.saved_tensors
+        return above, ctx.ends.kernels.summed(above, maps, ctx.ends.gate.dtype), None

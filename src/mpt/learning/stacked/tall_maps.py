@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mpt.learning.backbones.mobilenetv3 import SqueezeExcite
 from mpt.learning.stacked import tall_functions as functions
 from mpt.learning.stacked.layers import products
 
@@ -103,30 +104,38 @@ class TallFirst(TallConvolution):
 
     def forward(self, maps: Tensor) -> Tensor:
         """(V B, in, H, W) -> (V B, out, H', W')."""
-        maps = _lowered(maps)
-        padded = functional.pad(_rows(maps, self.vehicles), (0, 0, *self.padding))
-        (down, right), (high, wide) = self.one[0], self.weight.shape[2:]
-        height, width = (padded.shape[2] - high) // down + 1, (padded.shape[3] - wide) // right + 1
-        near = [
-            padded[:, :, i : i + down * (height - 1) + 1 : down, j : j + right * (width - 1) + 1 : right]
-            for i in range(high)
-            for j in range(wide)
-        ]
-        weight = (
-            functions.held(self.weight)
-            .permute(0, 2, 3, 1)
-            .reshape(self.vehicles, len(self.weight) // self.vehicles, -1)
-        )
-        more = -weight.shape[-1] % FEW
-        weight = functional.pad(weight, (0, more))
-        around = torch.cat([*near, near[0].new_zeros((*near[0].shape[:-1], more))], dim=-1)
+        weight = functions.held(self.weight).permute(0, 2, 3, 1)
+        weight = weight.reshape(self.vehicles, len(weight) // self.vehicles, -1)
+        weight = functional.pad(weight, (0, -weight.shape[-1] % FEW))
         if by_kernels(maps):
+            around = self._around(maps, weight.shape[-1])
             out = functions.product(around.flatten(1, 3), weight)
         else:
+            around = self._plain(_rows(_lowered(maps), self.vehicles), weight.shape[-1])
             out = torch.bmm(around.flatten(1, 3), weight.mT)
         if self.bias is not None:
             out = out + torch.unflatten(self.bias.to(out.dtype), 0, (self.vehicles, 1, -1))
         return _maps(out.view(*around.shape[:-1], -1))
+
+    def _around(self, maps: Tensor, width: int) -> Tensor:
+        """Neighbourhoods (V, B, H', W', width) of maps (V B, in, H, W)."""
+        rows = _rows(maps, self.vehicles)
+        if maps.requires_grad:
+            return self._plain(rows.to(_lowered(maps[:0]).dtype), width)
+        return functions.patches(rows, self.weight.shape[2:], self.one[0], self.padding, width)
+
+    def _plain(self, rows: Tensor, width: int) -> Tensor:
+        """By torch's operations."""
+        padded = functional.pad(rows, (0, 0, *self.padding))
+        (down, right), (high, wide) = self.one[0], self.weight.shape[2:]
+        height, across = (padded.shape[2] - high) // down + 1, (padded.shape[3] - wide) // right + 1
+        near = [
+            padded[:, :, i : i + down * (height - 1) + 1 : down, j : j + right * (across - 1) + 1 : right]
+            for i in range(high)
+            for j in range(wide)
+        ]
+        around = torch.cat(near, dim=-1)
+        return functional.pad(around, (0, width - around.shape[-1]))
 
 
 class TallDepthwise(TallConvolution):
@@ -212,6 +221,25 @@ class TallBatchNorm(nn.Module):
                 self.running_mean.lerp_(mean.flatten().to(self.running_mean.dtype), self.momentum)
                 self.running_var.lerp_(unbiased.flatten().to(self.running_var.dtype), self.momentum)
         return mean, variance
+
+
+class TallSqueeze(SqueezeExcite):
+    """Squeeze-excite; its gates are made by the layers of V models."""
+
+    def __init__(self, one: SqueezeExcite, _: int) -> None:
+        nn.Module.__init__(self)
+        self.gate = one.gate
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """(V B, C, H, W) -> the same shape."""
+        if not by_kernels(maps):
+            return super().forward(maps)
+        rows = maps.permute(0, 2, 3, 1).contiguous()
+        ends = functions.Squeezed(rows.flatten(1, 2))
+        gate = ends.means[:, :, None, None]
+        for layer in list(self.gate)[1:]:
+            gate = layer(gate)
+        return ends.scale(gate.flatten(1)).view(rows.shape).permute(0, 3, 1, 2)
 
 
 class Chain(nn.Sequential):
