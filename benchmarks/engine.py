@@ -40,11 +40,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from mpt.data import Dataset
 from mpt.federation.cuda_graph_trainer import CudaGraphTrainer
 from mpt.federation.engine import Federation, run, run_together
-from mpt.federation.jobs import Trainer, train_plain
+from mpt.federation.jobs import Job, Trainer, train_plain
 from mpt.federation.plan import Plan
 from mpt.federation.stacked_trainer import StackedTrainer
 from mpt.federation.trainers import TritonTrainer
-from mpt.learning import Classifier
+from mpt.learning import Classifier, Samples
 from mpt.learning.triton_stack.layout import Layout
 
 TRAINING_FREE = ("mpt", "mpt-lite", "frozen", "remaining-mean", "icarl", "sdc", "oracle", "oracle-train")
@@ -171,7 +171,7 @@ def others(dataset: Dataset, names: Sequence[str], most: int, which: Sequence[st
     yield [f"others: this card, {bandwidth / 1e12:.1f} TB/s", rate / 1e12, "TFLOP/s"]
     for backbone in names:
         plan = replace(plan_for(dataset, 100), backbone=backbone)
-        made = list[dict[str, torch.Tensor]]()
+        exact = dict[int, dict[str, torch.Tensor]]()
         for name in which:
             trainer = TRAINERS[name](most)
             what = f"others: {backbone}, {name}"
@@ -179,7 +179,7 @@ def others(dataset: Dataset, names: Sequence[str], most: int, which: Sequence[st
             state = federation.start()
             jobs = list(federation.jobs(replace(state, round=plan.depart_at)).values())[:1]
             train = partial(federation.train, federation.model, jobs)
-            first, _, later = timed(train), timed(train), timed(partial(_kept, made, train))
+            first, _, later = timed(train), timed(train), timed(train)
             images = plan.epochs * sum(len(v.labels) for v in jobs[0].vehicles.values())
             done = operations(federation.model) * images / later
             yield [f"{what}: the first round, which compiles", first, "s"]
@@ -191,10 +191,13 @@ def others(dataset: Dataset, names: Sequence[str], most: int, which: Sequence[st
             yield [f"{what}: its kernels, {len(spent)} kinds, side by side", sum(spent.values()), "s"]
             for kernel, seconds in longest:
                 yield [f"{what}: {kernel[:56]}", seconds, "s"]
+            for batches in (1, 8):
+                job = shortened(jobs[0], batches * plan.batch_size)
+                if batches not in exact:
+                    exact[batches] = in_float64(federation.model, job)
+                found = error(federation.train(federation.model, [job])[0], exact[batches], job.start)
+                yield [f"{what}: off float64 after {batches} steps", found, "of the movement"]
             torch._dynamo.reset()  # what is compiled for one trainer is of no use to the next
-        if len(made) > 1:
-            apart = _length(made[0], made[1]) / _length(made[0], jobs[0].start)
-            yield [f"others: {backbone}, how far apart the two are after a round", apart, "of the movement"]
 
 
 TRAINERS: dict[str, Callable[[int], Trainer]] = {
@@ -203,16 +206,25 @@ TRAINERS: dict[str, Callable[[int], Trainer]] = {
 }
 
 
-def _kept(made: list[dict[str, torch.Tensor]], train: Callable[[], list[dict[str, torch.Tensor]]]) -> None:
-    made += train()
+def shortened(job: Job, most: int) -> Job:
+    """With at most so many samples of each vehicle."""
+    held = {v: Samples(s.images[:most], s.labels[:most]) for v, s in job.vehicles.items()}
+    return replace(job, vehicles=held)
 
 
-def _length(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> float:
-    """Of the difference of two models' parameters."""
-    apart = [
-        (t - other[n]).double().reshape(-1) for n, t in one.items() if t.is_floating_point() and "running" not in n
-    ]
-    return float(torch.cat(apart).norm())
+def in_float64(model: Classifier, job: Job) -> dict[str, torch.Tensor]:
+    """What the reference loop makes of a job."""
+    start = {k: v.double() if v.is_floating_point() else v for k, v in job.start.items()}
+    return train_plain(copy.deepcopy(model).double(), [replace(job, start=start)])[0]
+
+
+def error(
+    state: Mapping[str, torch.Tensor], exact: Mapping[str, torch.Tensor], start: Mapping[str, torch.Tensor]
+) -> float:
+    """How far a model is from the exact one, relative to how far that has moved."""
+    real = [name for name, tensor in start.items() if tensor.is_floating_point()]
+    apart = torch.cat([(state[k].double() - exact[k]).reshape(-1) for k in real]).norm()
+    return float(apart / torch.cat([(exact[k] - start[k].double()).reshape(-1) for k in real]).norm())
 
 
 def methods(dataset: Dataset, rounds: int) -> list[list[object]]:
@@ -280,17 +292,7 @@ def precision(dataset: Dataset) -> list[list[object]]:
     plan = replace(plan, epochs=1)
     federation = Federation(dataset, plan, torch.device(DEVICE))
     jobs = list(federation.jobs(federation.start()).values())
-    start = jobs[0].start
-    double = [
-        replace(job, start={k: v.double() if v.is_floating_point() else v for k, v in start.items()}) for job in jobs
-    ]
-    exact = train_plain(copy.deepcopy(federation.model).double(), double)[0]
-    real = [name for name, tensor in start.items() if tensor.is_floating_point()]
-
-    def error(state: dict[str, torch.Tensor]) -> float:
-        apart = torch.cat([(state[k].double() - exact[k]).reshape(-1) for k in real]).norm()
-        return float(apart / torch.cat([(exact[k] - start[k].double()).reshape(-1) for k in real]).norm())
-
+    exact = in_float64(federation.model, jobs[0])
     trainers: dict[str, Trainer] = {"reference loop": train_plain}
     trainers |= {f"stacked {p}": TritonTrainer(p) for p in ("float32", "tf32", "bfloat16")}
     trainers |= {f"captured {p}": CudaGraphTrainer(p) for p in ("float32", "tf32", "bfloat16")}
@@ -301,7 +303,7 @@ def precision(dataset: Dataset) -> list[list[object]]:
                 once, again = (trainer(federation.model, jobs)[0] for _ in range(2))
             same = "the same bits again" if all(torch.equal(once[k], again[k]) for k in once) else "other bits again"
             label = f"{name} {'tf32' if tf32 else 'float32'}" if trainer is train_plain else name
-            rows.append([f"precision: {label}, {same}", error(once), "of the movement"])
+            rows.append([f"precision: {label}, {same}", error(once, exact, jobs[0].start), "of the movement"])
     return rows
 
 

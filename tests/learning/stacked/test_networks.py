@@ -8,7 +8,7 @@ from torch import nn
 
 from mpt.learning import build
 from mpt.learning.backbones.classifier import Classifier
-from mpt.learning.stacked.networks import NotStackable, Tall, Wide, stack_of
+from mpt.learning.stacked.networks import NotStackable, Tall, TallMaps, Wide, stack_of
 
 SIDE = 28
 
@@ -19,7 +19,7 @@ def model(name, seed=0):
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("resnet18", Wide), ("mobilenetv3", Wide), ("cnn3", Wide), ("cnn3-embedding", Wide), ("vit-tiny", Tall)],
+    [("resnet18", Wide), ("mobilenetv3", TallMaps), ("cnn3", Wide), ("cnn3-embedding", Wide), ("vit-tiny", Tall)],
 )
 def test_a_stack_is_its_models(name, kind):
     models = [model(name, seed).train() for seed in range(3)]

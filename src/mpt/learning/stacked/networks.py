@@ -8,11 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from mpt.learning.backbones.classifier import Classifier
+from mpt.learning.backbones.mobilenetv3 import SqueezeExcite
 from mpt.learning.backbones.vit_tiny import Block, Perceptron, SelfAttention, ViTTiny
 from mpt.learning.randomness import isolated
 from mpt.learning.stacked.attention import ShortAttention
 from mpt.learning.stacked.gelu import TallPerceptron
 from mpt.learning.stacked.layers import TallLayerNorm, TallLinear, TallViT, WideLinear, wide_batchnorm, wide_convolution
+from mpt.learning.stacked.tall_maps import Chain, TallBatchNorm, TallSqueeze, has_depthwise, tall_convolution
 
 CLOSE = 1e-9
 """How far a stack's logits may be from its models', relative to them, in float64."""
@@ -31,14 +33,14 @@ class OneNetwork(nn.Module):
     """V models as one network.
 
     Attributes:
-        mixes: whether what it makes of a sample depends on the others of its batch.
+        fills: whether a batch may be filled up with samples that do not count.
         vehicles: V.
         network: the model, its layers that have parameters replaced by those of all V models.
         stacked: every parameter and floating buffer of the model, by its name there: (V, ...), views of the network's.
     """
 
     layers: Mapping[type[nn.Module], Layer]
-    mixes = True
+    fills = False
 
     def __init__(self, model: Classifier, vehicles: int) -> None:
         super().__init__()
@@ -58,6 +60,12 @@ class OneNetwork(nn.Module):
         mine = [tensor[place] for tensor in self.stacked.values()]
         torch._foreach_copy_(mine, [start[name].view(one.shape) for name, one in zip(self.stacked, mine, strict=True)])
 
+    def let_count(self, keep: Tensor | None) -> None:
+        """Which samples (V, B) count in what layers make of a whole batch, the first ones of each model; None: all."""
+        for layer in self.network.modules():
+            if hasattr(layer, "keep"):
+                layer.keep = keep
+
     def compile_parts(self) -> None:
         """Through torch.compile, all of it, or block by block where many look alike and share what is made for one."""
         for part in _parts(self.network):
@@ -70,7 +78,7 @@ class OneNetwork(nn.Module):
             layer = made(module, self.vehicles)
             for name, parameter in module.named_parameters():
                 layer.get_parameter(name).requires_grad_(parameter.requires_grad)
-            like = next(module.parameters(), torch.empty(0))
+            like = next(iter((*module.parameters(), *module.buffers())), torch.empty(0))
             layer.to(like.device, like.dtype)
         else:
             if any(True for _ in (*module.parameters(recurse=False), *module.buffers(recurse=False))):
@@ -118,7 +126,7 @@ class Wide(OneNetwork):
 class Tall(OneNetwork):
     """Vision transformers: tokens (V B, T, d), the samples of one model after those of another."""
 
-    mixes = False
+    fills = True
 
     layers: Mapping[type[nn.Module], Layer] = {
         nn.Linear: TallLinear,
@@ -138,6 +146,24 @@ class Tall(OneNetwork):
         return torch.unflatten(logits, 0, (self.vehicles, -1))
 
 
+class TallMaps(Tall):
+    """Convolutional networks with depthwise convolutions: maps (V B, C, H, W), by kernels of our own on a GPU."""
+
+    layers: Mapping[type[nn.Module], Layer] = {
+        nn.Conv2d: tall_convolution,
+        nn.BatchNorm2d: TallBatchNorm,
+        nn.Linear: TallLinear,
+        SqueezeExcite: TallSqueeze,
+    }
+
+    def compile_parts(self) -> None:
+        """Nothing: the kernels compile as they are called."""
+
+    def _replaced(self, module: nn.Module) -> nn.Module:
+        layer = super()._replaced(module)
+        return Chain(layer._modules) if type(module) is nn.Sequential else layer  # type: ignore[arg-type]
+
+
 def stack_of(model: Classifier, vehicles: int) -> OneNetwork:
     """One network of V models like this one.
 
@@ -145,7 +171,7 @@ def stack_of(model: Classifier, vehicles: int) -> OneNetwork:
         NotStackable: a part of it mixes what belongs to different models, or is of a kind that is not known.
     """
     found = []
-    for kind in (Wide, Tall):
+    for kind in (TallMaps, Wide, Tall) if has_depthwise(model) else (Wide, Tall):
         try:
             if _agrees(kind, model):
                 return kind(model, vehicles).train()
@@ -176,6 +202,11 @@ def _agrees(kind: type[OneNetwork], model: Classifier) -> bool:
         images = torch.randn(2, 4, model.image_size, model.image_size, model.in_channels, dtype=torch.float64)
         for i, one in enumerate(ones):
             stack.load(one.state_dict(), i)
-        both = stack(stack.arranged(images))
-        each = torch.stack([one(mine.permute(0, 3, 1, 2)) for one, mine in zip(ones, images, strict=True)])
-    return bool((both - each).norm() <= CLOSE * each.norm())
+        for first in (4, 3) if kind.fills else (4,):
+            stack.let_count(None if first == 4 else torch.tensor([[True] * 3 + [False], [True] * 4]))
+            both = stack(stack.arranged(images))
+            counting = [mine[:n].permute(0, 3, 1, 2) for mine, n in zip(images, (first, 4), strict=True)]
+            each = torch.cat([one(mine) for one, mine in zip(ones, counting, strict=True)])
+            if (torch.cat([both[0, :first], both[1]]) - each).norm() > CLOSE * each.norm():
+                return False
+    return True

@@ -28,8 +28,8 @@ class StackedSteps:
 
     Forward and backward passes run in bfloat16 where `mixed`, the parameters, the loss and BatchNorm's statistics in
     float32. With `compiled`, whole batches go through torch.compile. Where a vehicle has fewer samples than others in a
-    step, or none, its batch is filled up with samples that count for nothing, or, where the network mixes the samples
-    of a batch, as BatchNorm does, the step is taken once for each size. A model without samples stays as it is.
+    step, or none, its batch is filled up with samples that count for nothing, or, where the network cannot tell them
+    from others, the step is taken once for each size. A model without samples stays as it is.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class StackedSteps:
         flips = self._padded(schedule.flips[:, :, :width]) if schedule.flips.ndim > 1 else None
         shifts = self._padded(schedule.shifts[:, :, :width]) if schedule.shifts.ndim > 1 else None
         for t, sizes in enumerate(schedule.sizes):
-            for size in sorted(set(sizes[sizes > 0].tolist())) if self.stack.mixes else [width]:
+            for size in sorted(set(sizes[sizes > 0].tolist())) if not self.stack.fills else [width]:
                 full = bool(np.all(sizes == size)) and len(sizes) == self.vehicles
                 if not full:
                     self.counts.copy_(counts[t, :, None])
-                    if self.stack.mixes:
+                    if not self.stack.fills:
                         self.counts[self.counts != size] = 0
                 some = [None if a is None else a[t, :, :size] for a in (flips, shifts)]
                 at = taken[t, :, :size]
@@ -125,13 +125,14 @@ class StackedSteps:
 
     def _step(self, inputs: Tensor, labels: Tensor, *, ragged: bool) -> None:
         before = [tensor.clone() for tensor in self._changing()] if ragged else []
-        whole = labels.shape[1] == self.settings.batch_size and not (ragged and self.stack.mixes)
+        whole = labels.shape[1] == self.settings.batch_size and not (ragged and not self.stack.fills)
+        keep = torch.arange(labels.shape[1], device=self.device) < self.counts if ragged else None
+        self.stack.let_count(keep)
         with _searching(whole), torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.mixed):
             logits = self.stack(inputs)
         shifted = (logits.float() - self.shift).flatten(0, 1)
         losses = functional.cross_entropy(shifted, labels.flatten(), reduction="none").view(labels.shape)
-        if ragged:
-            keep = torch.arange(labels.shape[1], device=self.device) < self.counts
+        if keep is not None:
             losses = torch.where(keep, losses, 0.0) / self.counts.clamp(min=1)
         loss = losses.sum() if ragged else losses.sum() / labels.shape[1]
         gradients = list(torch.autograd.grad(loss, self.parameters))
