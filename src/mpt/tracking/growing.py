@@ -56,13 +56,14 @@ def moved(answer: bytes, question: Question, places: Ints, num_classes: int, dim
 def _placed(stats: ClassStatistics, places: Ints, num_classes: int) -> ClassStatistics:
     if stats.counts[len(places) :].any():
         raise StatisticsError("answer: samples of a class without a label")
-    arrays = {name: _spread(getattr(stats, name), places, num_classes) for name in ("counts", "sums", "squares")}
-    return replace(stats, **arrays)
+    counts, sums, squares = (_spread(a, places, num_classes) for a in (stats.counts, stats.sums, stats.squares))
+    return replace(stats, counts=counts, sums=sums, squares=squares)
 
 
 def _placed_cross(moments: CrossStatistics, places: Ints, num_classes: int) -> CrossStatistics:
-    names = ("counts", "earlier", "sums", "weights")
-    return replace(moments, **{name: _spread(getattr(moments, name), places, num_classes) for name in names})
+    arrays = (moments.counts, moments.earlier, moments.sums, moments.weights)
+    counts, earlier, sums, weights = (_spread(array, places, num_classes) for array in arrays)
+    return replace(moments, counts=counts, earlier=earlier, sums=sums, weights=weights)
 
 
 def _spread(array: NDArray[Any], places: Ints, num_classes: int) -> NDArray[Any]:

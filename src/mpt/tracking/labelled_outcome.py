@@ -148,11 +148,7 @@ class LabelledOutcome:
         """For notebooks: every label, and what is known of its prototype."""
         made = self.reconstructions
         rows = [
-            (
-                str(label),
-                "reconstructed" if label in made else "measured",
-                made[label].verdict if label in made else None,
-            )
+            (str(label), "reconstructed", made[label].verdict) if label in made else (str(label), "measured", None)
             for label in self.prototypes
         ]
         return table(repr(self).strip("<>"), ("label", "", "verdict"), rows)

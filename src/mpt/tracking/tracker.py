@@ -297,7 +297,7 @@ def resumed(state: TrackerState) -> Tracker:
 
 
 def overview(state: TrackerState) -> list[tuple[Any, ...]]:
-    """Every class for people: its number, how it is known, samples, vehicles that have some, verdict, expected error."""
+    """Every class for people: number, how it is known, samples, vehicles that have some, verdict, expected error."""
     classes = state.settings.num_classes
     samples, rows = sum(state.counts.values(), start=np.zeros(classes, np.int64)), list[tuple[Any, ...]]()
     for c in range(classes):
