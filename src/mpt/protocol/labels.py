@@ -15,7 +15,7 @@ from mpt.core.wire import Reader
 
 Label = str | int | float | bool
 LONGEST_LABEL = 256
-_KINDS: dict[type, str] = {str: "text", bool: "truth value", int: "integer", float: "real number"}
+_KINDS: dict[type, str] = {str: "a text", bool: "a truth value", int: "an integer", float: "a real number"}
 _PLAIN = "should be a text, an integer, a real number or a truth value"
 
 
@@ -41,20 +41,15 @@ def as_label(value: object) -> Label:
     raise StatisticsError(f"label: {ascii(value)[:40]} is a {type(value).__name__}, {_PLAIN}")
 
 
-def kind_of_label(label: Label) -> str:
-    """A label's kind, in words."""
-    return _KINDS[type(label)]
-
-
 def as_label_set(values: object, name: str = "labels", known: Iterable[Label] = ()) -> tuple[Label, ...]:
     """Different labels in the order in which they come, all of one kind, which is also that of `known`."""
     if not is_several(values):
         raise StatisticsError(f"{name}: {ascii(values)[:40]}, should be several labels")
     found = [as_label(value) for value in values]
-    kinds = {type(label): label for label in (*found, *known)}
+    kinds = {type(label): label for label in reversed((*found, *known))}
     if len(kinds) > 1:
-        (_, one), (_, other), *_ = kinds.items()
-        told = (f"{ascii(label)[:40]} is a {kind_of_label(label)}" for label in (one, other))
+        other, one = list(kinds.values())[-2:]
+        told = (f"{ascii(label)[:40]} is {_KINDS[type(label)]}" for label in (one, other))
         raise StatisticsError(f"{name}: {' and '.join(told)}, all should be of one kind")
     return tuple(dict.fromkeys(found))
 
