@@ -37,11 +37,15 @@ def wait_for_round(address, number):
 
 
 def recall(state):
-    """How many of new windows of each kind are recognised, by what the server has kept."""
+    """Which share of new windows of each kind is recognised: by what the server has kept, and by the network's head."""
     model = unpack(unpack(state.read_bytes())["readout"].tobytes())
     readout = mpt.LabelledReadout.from_bytes(model.pop("readout").tobytes())
-    rng = np.random.default_rng(99)
-    return {label: np.mean(readout.predict(embed(model, record(label, 300, rng))) == label) for label in TONES}
+    labels, rng, found = np.array(readout.labels), np.random.default_rng(99), {}
+    for label in TONES:
+        features = embed(model, record(label, 300, rng))
+        head = labels[np.argmax(features @ model["head"][:, :-1].T + model["head"][:, -1], axis=1)]
+        found[label] = np.mean(readout.predict(features) == label), np.mean(head == label)
+    return found
 
 
 def main():
@@ -60,8 +64,8 @@ def main():
             print(server.stdout.read(), end="")
             for process in processes:
                 process.wait()
-            for label, share in recall(state).items():
-                print(f"{share:4.0%} of {label} recognised")
+            for label, (share, head) in recall(state).items():
+                print(f"{label:13} {share:4.0%} recognised, {head:4.0%} by the network's own head")
         finally:
             for process in processes:
                 process.kill()
