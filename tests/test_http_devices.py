@@ -67,7 +67,7 @@ def wait(address, until, server):
 
 @pytest.mark.slow
 def test_a_killed_devices_class_stays_recognised_and_a_killed_server_goes_on(start, machines, tmp_path):
-    options = ["--state", tmp_path / "state.npz", "--rounds", 12, "--seconds", 4]
+    options = ["--state", tmp_path / "state.npz", "--rounds", 11, "--seconds", 3]
     server = start("server.py", *options)
     address = server.stdout.readline().strip()
     devices = [start("device.py", address, "--number", number) for number in range(10)]
@@ -90,7 +90,7 @@ def test_a_killed_devices_class_stays_recognised_and_a_killed_server_goes_on(sta
 
     state = machines.unpack((tmp_path / "state.npz").read_bytes())
     tracker = mpt.LabelledTracker.from_bytes(state["tracker"].tobytes())
-    assert tracker.round == 12
+    assert tracker.round == 11
     model = machines.unpack(state["readout"].tobytes())
     readout = mpt.LabelledReadout.from_bytes(model.pop("readout").tobytes())
     place = tracker.labels.index(LOST)

@@ -28,7 +28,7 @@ def call(url, body=None):
             return error.code, error.read()
         except OSError:
             if time.monotonic() > give_up:
-                raise
+                raise SystemExit(f"{url}: nobody has answered for {PATIENCE} seconds") from None
             time.sleep(0.2)
 
 

@@ -72,18 +72,17 @@ class Server:
 
     def receive(self, device, body):
         """An answer, and the model that came with it; why it does not count, or an empty text."""
-        try:
-            parts = unpack(body)
-            answer, samples = parts.pop("answer").tobytes(), int(parts.pop("samples"))
-            right = all(a.shape == self.model[name].shape and np.isfinite(a).all() for name, a in parts.items())
-        except Exception as error:  # whatever it is, it is this message's own
-            return f"the message cannot be read: {error}"
-        if parts.keys() - self.model.keys() or not right or not 0 <= samples < 1 << 20:
-            return "the model is not as it should be"
         with self.changed:
+            try:
+                parts = unpack(body)
+                answer, samples = parts.pop("answer").tobytes(), int(parts.pop("samples"))
+                shapes = {name: array.shape for name, array in parts.items()}
+                right = all(np.isfinite(array).all() for array in parts.values()) and 0 <= samples < 1 << 20
+            except Exception as error:  # whatever it is, it is this message's own
+                return f"the message cannot be read: {error!r}"
             if why := self.tracker.receive(device, answer):
                 return why
-            if samples:
+            if right and samples and shapes == {name: array.shape for name, array in self.model.items()}:
                 self.updates[device] = (parts, samples)
             self.save()
             self.changed.notify_all()

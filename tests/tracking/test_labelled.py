@@ -493,6 +493,13 @@ def test_devices_that_are_none(device):
         tracker.begin(expected="abc")
 
 
+def test_nobody_forges_a_line_of_a_log():
+    tracker = LabelledTracker()
+    tracker.receive("x\nround 9: all is well", b"nonsense")
+    (problem,) = [said for said in tracker.close().problems if said.startswith("device")]
+    assert "\n" not in problem
+
+
 @pytest.mark.parametrize("answer", [None, 5, "text", b"", b"MPTN", np.zeros(3), object()])
 def test_answers_that_are_none(answer):
     tracker = LabelledTracker()
@@ -540,7 +547,7 @@ def test_broken_bytes_are_refused_with_a_sentence():
     tracker, _ = middle(Clock())
     data = tracker.to_bytes()
     rng = np.random.default_rng(0)
-    for place in rng.integers(0, len(data), 200).tolist():
+    for place in rng.integers(0, len(data), 80).tolist():
         broken = bytearray(data)
         broken[place] ^= 1 + int(rng.integers(255))
         with pytest.raises(FleetError, match="LabelledTracker bytes: "):
@@ -615,6 +622,8 @@ def test_an_operators_orders_and_labels_in_html():
     assert "&lt;b&gt;" in tracker._repr_html_()
     (decision,) = tracker.obey([Order(1, "ban", "c", why="stolen")])
     assert decision.what == "banned"
+    tracker.begin(expected=["c", "new"])
+    assert tracker.awaited == ("a", "b", "new")
     assert "banned" in tracker.receive("c", tracker.question().answer(np.eye(4), ["<b>", "<b>", "&", "&"]))
 
 

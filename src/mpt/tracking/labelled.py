@@ -33,7 +33,7 @@ from mpt.tracking.labelled_outcome import LabelledOutcome
 from mpt.tracking.labelled_state import LabelledState, settings_for
 from mpt.tracking.open_round import OpenRound, check_new, dimension, placed
 from mpt.tracking.operator import Order
-from mpt.tracking.roster import Decision, Roster, check_id, line
+from mpt.tracking.roster import LONGEST_REASON, Decision, Roster, check_id, line
 from mpt.tracking.rounds import known_before, models_needed
 from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.state import TrackerState
@@ -183,8 +183,11 @@ class LabelledTracker:
             raise FleetError(f"seconds: {seconds!r}, should be a positive number, or None")
         deadline = None if seconds is None else self._clock() + seconds
         known = self.roster.having("present", "late", "refused", "suspected")
+        unwanted = self.roster.having("banned", "quarantined")
         question = self.state.question()
-        opened = OpenRound(question, deadline, frozenset({*known, *expected, *self.state.knocking}))
+        opened = OpenRound(
+            question, deadline, frozenset({*known, *expected, *self.state.knocking}.difference(unwanted))
+        )
         self.state = replace(self.state, open=opened)
         return question
 
@@ -300,7 +303,7 @@ class LabelledTracker:
         knocking = frozenset(heard.late) - heard.leaving
         after = replace(self.state, plain=tracker.state, labels=labels, dim=dim, knocking=knocking, open=None)
         self.state = after
-        said = tuple(f"device {v}: {why}" for v, why in sorted(heard.refused.items()))
+        said = tuple(line(f"device {v}: {why}", 2 * LONGEST_REASON) for v, why in sorted(heard.refused.items()))
         return LabelledOutcome(labels, outcome, (*said, *outcome.problems))
 
     def _of_one_dimension(self, heard: OpenRound) -> OpenRound:
