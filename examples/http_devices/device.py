@@ -4,6 +4,7 @@ python device.py http://127.0.0.1:8000 --number 3
 """
 
 import argparse
+import http.client
 import time
 import urllib.error
 import urllib.request
@@ -26,7 +27,7 @@ def call(url, body=None):
                 return reply.status, reply.read()
         except urllib.error.HTTPError as error:
             return error.code, error.read()
-        except OSError:
+        except (OSError, http.client.HTTPException):
             if time.monotonic() > give_up:
                 raise SystemExit(f"{url}: nobody has answered for {PATIENCE} seconds") from None
             time.sleep(0.2)

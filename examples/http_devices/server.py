@@ -120,7 +120,8 @@ class Server:
             for said in (*outcome.decisions, *outcome.problems):
                 print(said, flush=True)
         give_up = time.monotonic() + 10
-        while not self.told.issuperset(self.tracker.roster.having("present")) and time.monotonic() < give_up:
+        there = self.tracker.roster.having("present", "late", "refused", "suspected")
+        while not self.told.issuperset(there) and time.monotonic() < give_up:
             time.sleep(0.05)
 
     def status(self):
@@ -146,9 +147,10 @@ class Handler(BaseHTTPRequestHandler):
         elif url.path == "/task":
             number = asked.get("after", ["0"])[0]
             task = server.task(int(number) if number.isdecimal() else 0)
-            if server.over:
+            over = server.over
+            self.say(200 if task else 410 if over else 204, task or b"")
+            if over and not task:
                 server.told.add(asked.get("device", [""])[0])
-            self.say(200 if task else 410 if server.over else 204, task or b"")
         else:
             self.say(404, b"")
 
