@@ -29,6 +29,15 @@ def test_importing_mpt_imports_numpy_scipy_and_nothing_else():
     assert not loaded & outsiders
 
 
+def test_importing_mpt_imports_the_core_and_of_scipy_what_linear_algebra_needs():
+    """So that it takes hardly longer than NumPy and SciPy by themselves; `benchmarks/import_time.py` measures it."""
+    code = "import numpy, scipy.linalg, sys; before = set(sys.modules); import mpt; print(*sys.modules.keys() - before)"
+    own = set(run(sys.executable, "-c", code).split())
+    assert own >= {"mpt", "mpt.core.statistics"}
+    assert {name for name in own if not name.startswith(("mpt.core", "mpt.base"))} == {"mpt", "mpt.version"}
+    assert len(own) < 32
+
+
 def test_rooms_come_when_asked_for():
     code = "import mpt, sys; print('mpt.data' in sys.modules, mpt.data.load.__name__, mpt.fleet.Tracker.__name__)"
     assert run(sys.executable, "-c", code).split() == ["False", "load", "Tracker"]
@@ -121,6 +130,13 @@ def test_the_tour_shows_the_frozen_prototype_failing_and_mpt_near_the_oracle():
     for name in ("mpt", "lite"):
         assert float(last[name]) > 0.9 * float(last["oracle"])
         assert float(last[name]) > float(last["mean"])
+
+
+def test_the_benchmark_of_imports_runs():
+    lines = run(sys.executable, "benchmarks/import_time.py", "--repeats", "1").splitlines()
+    ratios = [float(re.fullmatch(r".+ ms, ([0-9.]+) times NumPy and SciPy", line)[1]) for line in lines]
+    assert ratios[0] == 1
+    assert ratios == sorted(ratios)
 
 
 @pytest.mark.slow

@@ -15,6 +15,10 @@ On the server, every round after:
     prototypes[truck] = mpt.reconstruct(deposit, now).prototype
     readout = mpt.NearestClassMean(prototypes, now.covariance())
 
+A tracker that does all of it, for devices with labels of their own:
+
+    tracker = mpt.LabelledTracker()
+
 A whole federation on one machine, with the extra `sim`:
 
     result = mpt.simulate(mpt.RunConfig(dataset="digits", rare="8"))
@@ -39,8 +43,12 @@ from mpt.core import (
 from mpt.version import __version__
 
 if TYPE_CHECKING:
+    from mpt.protocol.labelled import LabelledQuestion as LabelledQuestion
     from mpt.report.simulate import simulate as simulate
     from mpt.runs.config import RunConfig as RunConfig
+    from mpt.tracking.labelled import LabelledTracker as LabelledTracker
+    from mpt.tracking.labelled_outcome import LabelledReadout as LabelledReadout
+    from mpt.tracking.tracker import Tracker as Tracker
 
 __all__ = [
     "ClassStatistics",
@@ -56,12 +64,19 @@ __all__ = [
     "reconstruct",
 ]
 
-_LAZY = {"RunConfig": "mpt.runs.config", "simulate": "mpt.report.simulate"}
-"""Names that need the extra `sim`, and the modules that have them; imported when first asked for."""
+_LAZY = {
+    "LabelledQuestion": "mpt.protocol.labelled",
+    "LabelledReadout": "mpt.tracking.labelled_outcome",
+    "LabelledTracker": "mpt.tracking.labelled",
+    "RunConfig": "mpt.runs.config",
+    "Tracker": "mpt.tracking.tracker",
+    "simulate": "mpt.report.simulate",
+}
+"""Names, and the modules that have them; imported when first asked for. `simulate` needs the extra `sim`."""
 
 _ROOMS = {
     *("checking", "data", "export", "federation", "fleet", "learning", "methods", "protocol", "report", "runs"),
-    "sklearn",
+    *("sklearn", "tracking"),
 }
 """Packages that are imported when first asked for, as in `mpt.data.load`."""
 

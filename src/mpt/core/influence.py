@@ -12,9 +12,9 @@ is known, it is taken as it is.
 from functools import lru_cache
 
 import numpy as np
+import scipy
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.special import gammainccinv
 
 from mpt.core.health import whiten
 from mpt.core.linalg import dot
@@ -140,8 +140,8 @@ def middle(values: Floats) -> Floats:
 @lru_cache(maxsize=64)
 def beyond_median(dimensions: int) -> float:
     """chi^2_k(1 - RARE) / chi^2_k(.5): how many times its median a squared length rarely is, in k dimensions."""
-    half = max(dimensions, 1) / 2
-    return float(gammainccinv(half, RARE) / gammainccinv(half, 0.5))
+    half, inverse = max(dimensions, 1) / 2, scipy.special.gammainccinv  # which SciPy imports when it is asked for
+    return float(inverse(half, RARE) / inverse(half, 0.5))
 
 
 def redescending(ratio: Floats) -> Floats:

@@ -4,7 +4,9 @@
                           "R" StatisticsRequest, "Q" CrossRequest, "A" arrays of a method, "T" the state of a
                           fleet's Tracker, "F" the Question of a fleet's server, "B" an answer to it,
                           "P" a question to a part of a method, "M" further requests, "O" an answer to them,
-                          "K" what a method keeps, "V" an EvaluationRequest, "E" Evidence, the answer to it
+                          "K" what a method keeps, "V" an EvaluationRequest, "E" Evidence, the answer to it,
+                          "L" a LabelledQuestion, "N" a LabelledAnswer, "Y" a LabelledReadout, "U" the state of a
+                          LabelledTracker
     version    uint16     of the protocol, the first in which such a message was written: 1 or 2
     flags      uint16     which optional parts follow; bit 15: real numbers are float32, else float64
     length     uint64     of the whole message
@@ -31,7 +33,7 @@ WireType = Literal["float32", "float64"]
 
 VERSION = 2
 """Of the protocol. This release reads messages of it and of the one before, and refuses others."""
-_FIRST = {b"P": 2, b"M": 2, b"O": 2, b"K": 2, b"V": 2, b"E": 2}
+_FIRST = {kind.encode(): 2 for kind in "PMOKVELNYU"}
 """The version in which a kind came, or was changed last; 1 where it is not here. A message is written as that one, so
 that whoever is a version behind can read all that it could be asked then."""
 _HEADER = struct.Struct("<3s1sHHQ")
@@ -60,6 +62,10 @@ _KINDS = {
     b"K": "Kept",
     b"V": "EvaluationRequest",
     b"E": "Evidence",
+    b"L": "LabelledQuestion",
+    b"N": "LabelledAnswer",
+    b"Y": "LabelledReadout",
+    b"U": "LabelledTracker",
 }
 
 

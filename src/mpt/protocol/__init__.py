@@ -6,6 +6,7 @@ It is the same on one machine and on Flower. Every question and every answer is 
 from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.evaluation import EvaluationRequest, Evidence
 from mpt.protocol.further import Further
+from mpt.protocol.labelled import LabelledQuestion
 from mpt.protocol.local import Local
 from mpt.protocol.messages import pack, unpack
 from mpt.protocol.parts import Asked, PartRequest, on_vehicle
@@ -18,6 +19,7 @@ __all__ = [
     "EvaluationRequest",
     "Evidence",
     "Further",
+    "LabelledQuestion",
     "Local",
     "PartRequest",
     "Question",

@@ -78,17 +78,7 @@ class Question(Value):
         more = None
         if self.further is not None:
             more = self.further.answer(features, labels, earlier, find=find, min_samples=min_samples)
-        if not moments and more is None:
-            return statistics
-        writer = _writer(_ANSWER, more)
-        writer.numbers("I", len(moments))
-        writer.block(statistics)
-        for c, part in moments.items():
-            writer.numbers("I", c)
-            writer.block(part)
-        if more is not None:
-            writer.block(more)
-        return writer.finish()
+        return packed(statistics, moments, more)
 
     def to_bytes(self) -> bytes:
         """The question as bytes for `from_bytes`."""
@@ -117,6 +107,21 @@ class Question(Value):
 def read_question(data: bytes | bytearray | memoryview) -> Question | Further:
     """On a vehicle: what the server asks, first or further."""
     return Further.from_bytes(data) if is_further(bytes(data)) else Question.from_bytes(data)
+
+
+def packed(statistics: bytes, moments: Mapping[int, bytes], more: bytes | None = None) -> bytes:
+    """An answer of what `parts` finds in it."""
+    if not moments and more is None:
+        return statistics
+    writer = _writer(_ANSWER, more)
+    writer.numbers("I", len(moments))
+    writer.block(statistics)
+    for c, part in moments.items():
+        writer.numbers("I", c)
+        writer.block(part)
+    if more is not None:
+        writer.block(more)
+    return writer.finish()
 
 
 def parts(answer: bytes) -> tuple[bytes, dict[int, bytes], bytes | None]:

@@ -4,9 +4,23 @@ It knows no transport, no training and no files: answers go in as bytes, decisio
 """
 
 from mpt.tracking.errors import FleetError
+from mpt.tracking.labelled import LabelledTracker
+from mpt.tracking.labelled_outcome import LabelledOutcome, LabelledReadout
 from mpt.tracking.roster import Decision, Member, Roster
 from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.state import TrackerState
 from mpt.tracking.tracker import Outcome, Tracker
 
-__all__ = ["Decision", "FleetError", "Member", "Outcome", "Roster", "Tracker", "TrackerSettings", "TrackerState"]
+__all__ = [
+    "Decision",
+    "FleetError",
+    "LabelledOutcome",
+    "LabelledReadout",
+    "LabelledTracker",
+    "Member",
+    "Outcome",
+    "Roster",
+    "Tracker",
+    "TrackerSettings",
+    "TrackerState",
+]

@@ -59,8 +59,10 @@ class Tracker:
             round: the last round before the first that is tracked.
             chosen: the fields of `TrackerSettings`, where none is given.
         """
-        if (settings is None) == (not chosen):
+        if settings is not None and chosen:
             raise FleetError("settings: should be given as a TrackerSettings or as its fields, one of the two")
+        if settings is None and not {"num_classes", "dim"} <= chosen.keys():
+            raise FleetError("num_classes, dim: should both be given; mpt.LabelledTracker finds them out by itself")
         made = settings or TrackerSettings(**chosen)
         made.check_method()
         self.state = TrackerState.start(made, round)
@@ -74,17 +76,8 @@ class Tracker:
 
     def _repr_html_(self) -> str:
         """For notebooks: every class, who has samples of it, and what is known of its prototype."""
-        state = self.state
-        samples = sum(state.counts.values(), start=np.zeros(self.settings.num_classes, np.int64))
-        rows = []
-        for c in range(self.settings.num_classes):
-            held, health = sum(bool(mine[c]) for mine in state.counts.values()), state.health.get(c)
-            kept = state.tracked.get(c)
-            how = "departed" if kept else "watched" if c in state.watch.classes else "measured" if held else "unknown"
-            verdict, error = (None, None) if health is None else (health.verdict, health.expected_error)
-            rows.append((c, how, int(samples[c]), held, verdict, error))
         heads = ("class", "", "samples", "vehicles", "verdict", "expected error")
-        return table(repr(self).strip("<>"), heads, rows)
+        return table(repr(self).strip("<>"), heads, overview(self.state))
 
     @property
     def settings(self) -> TrackerSettings:
@@ -293,7 +286,24 @@ class Tracker:
             settings: what an earlier release did not write is as here; None: by default.
         """
         state = states.from_bytes(data, settings)
-        state.settings.check_method()
-        tracker = cls(state.settings)
-        tracker.state = state
-        return tracker
+        return resumed(state)
+
+
+def resumed(state: TrackerState) -> Tracker:
+    """A tracker that knows what `state` says."""
+    tracker = Tracker(state.settings)
+    tracker.state = state
+    return tracker
+
+
+def overview(state: TrackerState) -> list[tuple[Any, ...]]:
+    """Every class for people: number, how it is known, samples, vehicles that have some, verdict, expected error."""
+    classes = state.settings.num_classes
+    samples, rows = sum(state.counts.values(), start=np.zeros(classes, np.int64)), list[tuple[Any, ...]]()
+    for c in range(classes):
+        held, health = sum(bool(mine[c]) for mine in state.counts.values()), state.health.get(c)
+        kept = state.tracked.get(c)
+        how = "departed" if kept else "watched" if c in state.watch.classes else "measured" if held else "unknown"
+        verdict, error = (None, None) if health is None else (health.verdict, health.expected_error)
+        rows.append((c, how, int(samples[c]), held, verdict, error))
+    return rows
