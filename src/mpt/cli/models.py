@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from mpt.base.errors import MptError
-from mpt.cli.render import say, show
+from mpt.cli.render import note, say, show
 
 if TYPE_CHECKING:
     from mpt.export import DeployableModel, Release
@@ -53,6 +53,12 @@ def export(
             "is written"
         ),
     ] = None,
+    track: Annotated[
+        str | None, typer.Option(help="put model and manifest into mlflow[:URI] or wandb[:PROJECT] too")
+    ] = None,
+    register: Annotated[
+        str | None, typer.Option(metavar="NAME[@ALIAS]", help="with --track: as a version of this name in its registry")
+    ] = None,
 ) -> None:
     """The backbone with the last readout as its last linear layer: uint8 images (N, C, H, W) to logits.
 
@@ -62,10 +68,13 @@ def export(
     from mpt.export.manifest import check_level, manifest_path
     from mpt.export.release import write_release
     from mpt.fleet.export import default_name
+    from mpt.runs.publish import publication
+    from mpt.runs.reader import is_run
 
     chosen = kind_of(kind, out)
     check_level(require)
     path = out or default_name(where, chosen)
+    publish = publication(track, register, Path(where) if is_run(Path(where)) else None, note)
     release = _release(where, method, readout, seed)
     made, about = write_release(release, chosen, path, require), release.model.metadata
     by = f", {about.method} by its {about.readout} readout" if about.method else ""
@@ -77,6 +86,8 @@ def export(
         elif one.state != "measured":
             error = "" if one.expected_error is None else f", an error of {one.expected_error:.2g} is expected"
             say(f"{one}{error}")
+    if publish is not None:
+        say(f"{path}: {publish(path, made)}")
 
 
 def predict(

@@ -68,6 +68,8 @@ class Reporter:
     def begin(self, manifest: Mapping[str, Any]) -> None:
         """Before the first round: what is there."""
         self.known = manifest
+        if self.logger is not None:
+            self.logger.begin(manifest)
         train, test = (sum(manifest["counts"][split]) for split in ("train", "test"))
         self.say(
             f"{train:,} training and {test:,} test images of {len(manifest['classes'])} classes, "

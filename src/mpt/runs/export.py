@@ -47,9 +47,7 @@ def deployable(
     return _made(config, manifest, kept, series, weight, bias)
 
 
-def releasable(
-    folder: Path, method: str | None = None, readout: str | None = None, seed: int | None = None
-) -> Release:
+def releasable(folder: Path, method: str | None = None, readout: str | None = None, seed: int | None = None) -> Release:
     """The same, with where it comes from and what the run says of the class that departed."""
     model = deployable(folder, method, readout, seed)
     config, manifest = read_config(folder), read_manifest(folder)
