@@ -1,4 +1,4 @@
-"""A released model in MLflow or Weights & Biases: its file and manifest, and a name with an alias where they have one."""
+"""A released model in MLflow or Weights & Biases: its file and manifest, under a name and an alias if wanted."""
 
 import json
 import re
@@ -44,7 +44,7 @@ class Publication:
             raise ConfigError("track: tensorboard keeps no models, should be mlflow[:URI] or wandb[:PROJECT]")
         self.register = None if register is None else registered(register)
         self.module = module_of(self.where.name)
-        self.client = client_of(self.module, self.where.place) if self.where.name == "mlflow" else None
+        self.client: Any = client_of(self.module, self.where.place) if self.where.name == "mlflow" else None
 
     def __call__(self, model: Path, manifest: ReleaseManifest) -> str:
         """Publish it, and say where it is.
@@ -130,7 +130,7 @@ def publication(
     if track is None:
         if register is not None:
             raise ConfigError(
-                "register: there is no registry, should come with --track mlflow[:URI] or wandb[:PROJECT]"
+                "register: should come with --track mlflow[:URI] or wandb[:PROJECT], whose registry it is"
             )
         return None
     return Publication(track, register, folder, say)
