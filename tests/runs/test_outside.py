@@ -51,10 +51,16 @@ def mlflow():
     return pytest.importorskip("mlflow", reason="the extra track is not installed")
 
 
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    return tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+
+
 @pytest.fixture
-def store(mlflow, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return f"sqlite:///{tmp_path / 'mlflow.db'}"
+def store(mlflow, database, monkeypatch):
+    """One for all tests, for it takes seconds to make; artifacts are beside it."""
+    monkeypatch.chdir(database.parent)
+    return f"sqlite:///{database}"
 
 
 @pytest.fixture
@@ -83,7 +89,7 @@ def test_mlflow_has_settings_curves_summary_and_report(mlflow, store, tmp_path):
     said, out = [], tmp_path / "run"
     result = run_again(out, track(f"mlflow:{store}", make_config(SETTINGS), out, said.append))
     client = mlflow.MlflowClient(tracking_uri=store)
-    (run,) = client.search_runs([client.get_experiment_by_name("mpt").experiment_id])
+    (run,) = map(client.get_run, json.loads((out / "tracking.json").read_text())["mlflow"]["runs"].values())
     assert (run.info.status, run.data.params["epochs"], run.data.params["seed"]) == ("FINISHED", "1", "0")
     assert run.data.tags["mpt.dataset_fingerprint"] == result.manifest["dataset_fingerprint"]
     curve = {m.step: m.value for m in client.get_metric_history(run.info.run_id, "mpt.mahalanobis.f1")}
@@ -96,7 +102,8 @@ def test_mlflow_has_settings_curves_summary_and_report(mlflow, store, tmp_path):
     assert {"report.html", "config.toml", "metrics.csv", "manifest.json"} <= logged
     assert said == []
     run_again(out, track(f"mlflow:{store}", make_config(SETTINGS), out, said.append))
-    more = client.search_runs([run.info.experiment_id])
+    name = run.info.run_name
+    more = [one for one in client.search_runs([run.info.experiment_id]) if one.info.run_name == name]
     assert [one.info.run_id for one in more] == [run.info.run_id], "a run that is there is gone on with"
 
 

@@ -1,7 +1,9 @@
 """`mpt.simulate`: a run, and its page where it has a folder."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from mpt.report.page import write_report
 from mpt.runs import simulate as runs
 from mpt.runs.config import RunConfig
 from mpt.runs.live import Display, NotebookBar, f1_line, notebook_display
+from mpt.runs.logbook import track as logger_of
 from mpt.runs.result import RunResult
 
 _LOG = logging.getLogger("mpt")
@@ -18,16 +21,14 @@ _LOG = logging.getLogger("mpt")
 class _Watched(NotebookBar):
     """A run's rounds as a notebook's bar."""
 
-    def __init__(self, config: RunConfig, display: Display | None, begin: runs.Begin | None) -> None:
+    def __init__(self, config: RunConfig, display: Display | None) -> None:
         super().__init__(f"{config.dataset} without {config.rare}", config.seeds * config.rounds, display)
-        self.config, self.also = config, begin
+        self.config = config
 
     def begin(self, manifest: Mapping[str, Any]) -> None:
         """Before the first round."""
         self.text = f"{self.what}: round 1 trains"
         self._draw()
-        if self.also is not None:
-            self.also(manifest)
 
     def __call__(self, seed: int, number: int, rows: Sequence[Measurement]) -> None:
         """After every round."""
@@ -44,6 +45,7 @@ def simulate(
     overwrite: bool = False,
     begin: runs.Begin | None = None,
     progress: runs.Progress | bool | None = None,
+    track: str | None = None,
     say: runs.Say = _LOG.warning,
 ) -> RunResult:
     """Run all seeds of `config` on one device; with `out`, its files and `report.html` are there.
@@ -57,16 +59,39 @@ def simulate(
             is computed.
         progress: called after every round with the seed, the round's number and its rows. By default a notebook shows a
             bar, and nothing is shown elsewhere; False: nowhere.
+        track: log every round to "tensorboard", "mlflow[:URI]" or "wandb[:PROJECT]" as well.
         say: takes a sentence on what was left out of the dataset, and on what was found in the folder.
 
     Raises:
         Stopped: on Ctrl-C, after what has been done is on the disk.
     """
-    if callable(progress):
-        result = runs.simulate(config, out=out, overwrite=overwrite, begin=begin, progress=progress, say=say)
-    else:
-        with _Watched(config, None if progress is False else notebook_display(), begin) as shown:
-            result = runs.simulate(config, out=out, overwrite=overwrite, begin=shown.begin, progress=shown, say=say)
+    logger = None if track is None else logger_of(track, config, None if out is None else Path(out), say)
+    display = None if callable(progress) or progress is False else notebook_display()
+    with ExitStack() as stack:
+        if logger is not None:
+            stack.callback(logger.close)
+        shown = stack.enter_context(_Watched(config, display))
+        begins = [shown.begin, *([begin] if begin else []), *([logger.begin] if logger else [])]
+        rounds: list[runs.Progress] = [
+            shown,
+            *([progress] if callable(progress) else []),
+            *([logger] if logger else []),
+        ]
+        result = runs.simulate(
+            config, out=out, overwrite=overwrite, begin=partial(_each, begins), progress=partial(_each, rounds), say=say
+        )
+        _paged(result)
+        if logger is not None:
+            logger.finish(result)
+    return result
+
+
+def _each(calls: Sequence[Callable[..., None]], *given: Any) -> None:
+    for call in calls:
+        call(*given)
+
+
+def _paged(result: RunResult) -> None:
+    """Write a run's page, where it has a folder."""
     if result.folder is not None and (result.computed or not (result.folder / "report.html").exists()):
         write_report(result.folder)
-    return result
