@@ -110,11 +110,15 @@ def test_the_commands(run, dataset, tmp_path):
     assert lines[0].split() == ["image", "class", "ahead", "of", "by"]
     assert lines[1].split()[:2] == [str(paths[0]), by_default.name.split()[0]]
     done = call("export", folder, "--out", tmp_path / "own.pt")
-    said = f"{tmp_path / 'own.pt'}: cnn3 with 8 classes after round 5, mpt-x by its mahalanobis readout\n"
-    assert (done.exit_code, done.stdout) == (0, said)
+    first, second, third = done.stdout.splitlines()
+    assert first == f"{tmp_path / 'own.pt'}: cnn3 with 8 classes after round 5, mpt-x by its mahalanobis readout"
+    made = read_release(tmp_path / "own.pt")
+    assert second == f"{tmp_path / 'own.pt.manifest.json'}: SHA-256 {made.sha256[:12]}..."
+    (truck,) = [one for one in made.origin.classes if one.state != "measured"]
+    assert third == f"truck is {truck.verdict}, an error of {truck.expected_error:.2g} is expected"
     assert call("export", folder, "--format", "torchscript", "--method", "fedavg").exit_code == 0
-    assert (folder / "model.pt").is_file()
-    (folder / "model.pt").unlink()
+    for name in ("model.pt", "model.pt.manifest.json"):
+        (folder / name).unlink()
 
 
 def test_images_of_another_size_and_kind_are_made_like_the_datasets(run, dataset, tmp_path):

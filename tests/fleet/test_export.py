@@ -253,22 +253,21 @@ def test_the_manifest_says_what_the_server_knows_and_require_refuses(trained, tm
         assert not (tmp_path / "deep").exists()
 
 
-def test_what_is_older_than_the_model_or_measured_is_said_as_such(trained, tmp_path):
-    """A round in which the rare class's samples are back, and one in which nobody answers."""
-    where, _, _ = trained
+def test_what_is_older_than_the_model_or_measured_is_said_as_such(trained, road, tmp_path):
+    """A round in which the vehicle with the rare class is back, and one in which nobody answers."""
+    where, model, _ = trained
     parts = dict(open_store(where).latest().payload)
-    tracker = Tracker.from_bytes(parts[TRACKER])
-    rng = np.random.default_rng(0)
-    labels = np.arange(80) % 8
-    labels = labels[labels != GONE]
-    tracker.close({"0": tracker.request().answer(rng.standard_normal((len(labels), 128)), labels)})
-    open_store(tmp_path / "back").save(4, {**parts, TRACKER: tracker.to_bytes()})
-    back = releasable(open_store(tmp_path / "back")).origin.classes
-    assert {one.state for c, one in enumerate(back) if c != GONE} == {"measured"}
-    tracker.close({})
-    open_store(tmp_path / "silent").save(5, {**parts, TRACKER: tracker.to_bytes()})
-    silent = releasable(open_store(tmp_path / "silent")).origin.classes
-    assert {one.state for c, one in enumerate(silent) if c != GONE} == {"kept"}
+    tracker, held = Tracker.from_bytes(parts[TRACKER]), samples(road.train)
+    labels, features = held.labels.numpy(), embed(model, held.images).double().numpy()
+    owner = np.where(labels == RARE, 0, np.where(labels == GONE, -1, 1 + np.arange(len(labels)) % 2))
+    request = tracker.request()
+    tracker.close({str(v): request.answer(features[owner == v], labels[owner == v]) for v in (0, 1, 2)})
+    for number, state in ((4, "measured"), (5, "kept")):
+        store = open_store(tmp_path / state)
+        store.save(number, {**parts, TRACKER: tracker.to_bytes()})
+        found = [one.state for one in releasable(store).origin.classes]
+        assert found == ["missing" if c == GONE else state for c in range(8)]
+        tracker.close({})
 
 
 def test_a_class_without_a_prototype_is_never_predicted(trained):
