@@ -15,7 +15,7 @@ nbformat = pytest.importorskip("nbformat", reason="the extra dev is not installe
 
 ROOT = Path(__file__).parents[1]
 FILES = {path.stem: path for path in sorted((ROOT / "examples" / "notebooks").glob("*.py"))}
-MINE = "%reset -f\nimport os\nos.chdir({folder!r})"
+MINE = "%reset -f"
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -34,7 +34,7 @@ def shown(tmp_path_factory):
     home = tmp_path_factory.mktemp("jupyter")
     book, whose = nbformat.v4.new_notebook(), []
     for name, path in FILES.items():
-        for code in (MINE.format(folder=str(home)), *cells(path.read_text())):
+        for code in (MINE, *cells(path.read_text())):
             book.cells.append(nbformat.v4.new_code_cell(code))
             whose.append(name)
     env = {"JUPYTER_RUNTIME_DIR": str(home), "IPYTHONDIR": str(home), "MLFLOW_DISABLE_TELEMETRY": "true"}

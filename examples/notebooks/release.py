@@ -18,19 +18,18 @@ on this machine.
 # sphinx_gallery_capture_repr = ("_repr_html_", "__repr__")
 
 import json
-import os
 import tempfile
 from pathlib import Path
 
 import mpt
 
 temporary = tempfile.TemporaryDirectory()
-os.chdir(temporary.name)  # MLflow keeps its files where it is started
-store = "sqlite:///mlflow.db"
+here = Path(temporary.name)
+store = f"sqlite:///{here / 'mlflow.db'}"  # its files are beside it, in mlruns
 config = mpt.RunConfig(
     dataset="digits", rare="8", per_class=40, vehicles=5, rounds=4, depart_at=2, epochs=1, methods=("mpt", "mpt-x")
 )
-result = mpt.simulate(config, out="run", track=f"mlflow:{store}")
+result = mpt.simulate(config, out=here / "run", track=f"mlflow:{store}")
 result
 
 # %%
@@ -42,8 +41,8 @@ result
 from mpt.export import ExportError, read_release, write_release
 from mpt.runs.export import releasable
 
-release = releasable(Path("run"), method="mpt-x")
-manifest = write_release(release, "torchscript", Path("model.pt"))
+release = releasable(here / "run", method="mpt-x")
+manifest = write_release(release, "torchscript", here / "model.pt")
 print(json.dumps({"sha256": manifest.sha256, "round": manifest.round, "method": manifest.origin.method}, indent=2))
 for one in manifest.origin.classes:
     print(one)
@@ -56,10 +55,10 @@ for one in manifest.origin.classes:
 # less than good. One sample of the eights remains here: too few to confirm anything.
 
 try:
-    write_release(release, "torchscript", Path("good.pt"), require="good")
+    write_release(release, "torchscript", here / "good.pt", require="good")
 except ExportError as error:
     print(error)
-print(Path("good.pt").exists())
+print((here / "good.pt").exists())
 
 # %%
 # Register it
@@ -70,9 +69,9 @@ print(Path("good.pt").exists())
 
 from mpt.runs.publish import Publication
 
-publish = Publication(f"mlflow:{store}", "eights@candidate", Path("run"), print)
-manifest = write_release(release, "torchscript", Path("model.pt"), require="unconfirmed")
-print(publish(Path("model.pt"), manifest))
+publish = Publication(f"mlflow:{store}", "eights@candidate", here / "run", print)
+manifest = write_release(release, "torchscript", here / "model.pt", require="unconfirmed")
+print(publish(here / "model.pt", manifest))
 
 # %%
 # Fetch it
@@ -85,7 +84,7 @@ import mlflow
 client = mlflow.MlflowClient(tracking_uri=store)
 version = client.get_model_version_by_alias("eights", "candidate")
 print({name: value for name, value in version.tags.items() if name != "mpt.sha256"})
-fetched = Path(client.download_artifacts(version.run_id, "model", temporary.name))
+fetched = Path(client.download_artifacts(version.run_id, "model", str(here)))
 print(read_release(fetched / "model.pt").sha256 == manifest.sha256)
 
 # %%

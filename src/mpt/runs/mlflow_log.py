@@ -24,6 +24,7 @@ from mpt.runs.logged import (
 from mpt.runs.result import RunResult
 
 EXPERIMENT = "mpt"
+_IN_FILE = "sqlite:///"
 _BATCH = 500
 """Metrics of one request; MLflow takes a thousand."""
 
@@ -63,7 +64,7 @@ class MlflowLogger:
     @cached_property
     def experiment(self) -> str:
         """Its id."""
-        return experiment_of(self.client)
+        return experiment_of(self.client, self.place)
 
     def begin(self, manifest: Mapping[str, Any]) -> None:
         """The tags of all runs."""
@@ -133,7 +134,11 @@ class MlflowLogger:
             self.client.log_batch(run, metrics=points[first : first + _BATCH])
 
 
-def experiment_of(client: Any) -> str:
-    """The id of the experiment "mpt", which is made where there is none."""
+def experiment_of(client: Any, place: str) -> str:
+    """The id of the experiment "mpt", which is made where there is none; its files are beside a database in a file."""
     found = client.get_experiment_by_name(EXPERIMENT)
-    return str(client.create_experiment(EXPERIMENT) if found is None else found.experiment_id)
+    if found is not None:
+        return str(found.experiment_id)
+    database = Path(place.removeprefix(_IN_FILE)) if place.startswith(_IN_FILE) and place != _IN_FILE else None
+    beside = None if database is None else (database.resolve().parent / "mlruns").as_uri()
+    return str(client.create_experiment(EXPERIMENT, artifact_location=beside))

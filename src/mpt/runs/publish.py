@@ -67,7 +67,7 @@ class Publication:
         made = run is None
         if run is None:
             name = f"release of {manifest.origin.method} after round {manifest.round}"
-            run = str(client.create_run(experiment_of(client), run_name=name, tags=_tags(manifest)).info.run_id)
+            run = str(client.create_run(experiment_of(client, place), run_name=name, tags=_tags(manifest)).info.run_id)
         for path in (model, manifest_path(model)):
             client.log_artifact(run, str(path), FOLDER)
         if made:
