@@ -61,8 +61,8 @@ copybutton_prompt_text = r"\$ |>>> "
 copybutton_prompt_is_regexp = True
 
 sphinx_gallery_conf = {
-    "examples_dirs": ["../examples/gallery"],
-    "gallery_dirs": ["gallery"],
+    "examples_dirs": ["../examples/gallery", "../examples/notebooks"],
+    "gallery_dirs": ["gallery", "notebooks"],
     "filename_pattern": r"\.py$",
     "plot_gallery": os.environ.get("GALLERY", "run") == "run",
     "abort_on_example_error": True,

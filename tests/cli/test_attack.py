@@ -69,6 +69,17 @@ def mine(tmp_path_factory):
     return path
 
 
+def listed(name):
+    """The entries of a list, each on one line; further lines of one begin with several spaces."""
+    entries = []
+    for line in call(name).stdout.splitlines():
+        if line.startswith("  "):
+            entries[-1] += f" {line.strip()}"
+        else:
+            entries.append(line)
+    return entries
+
+
 def told(lines, name):
     """The arguments with their defaults that a list shows for a name."""
     (line,) = [line for line in lines if line.split()[0] == name]
@@ -76,7 +87,7 @@ def told(lines, name):
 
 
 def test_every_attack_is_listed_with_the_numbers_that_it_has():
-    lines = call("attacks").stdout.splitlines()
+    lines = listed("attacks")
     assert [line.split()[0] for line in lines] == ["attack", *ATTACKS, "path.py:Class"]
     assert told(lines, "shift") == {"by": "20"}
     for name in ATTACKS:
@@ -85,7 +96,7 @@ def test_every_attack_is_listed_with_the_numbers_that_it_has():
 
 
 def test_every_aggregation_is_listed_with_the_numbers_that_it_has():
-    lines = call("aggregations").stdout.splitlines()
+    lines = listed("aggregations")
     assert [line.split()[0] for line in lines] == ["aggregation", *AGGREGATIONS, "path.py:function"]
     assert told(lines, "krum") == {"hostile": "1", "keep": "1"}
     for name in AGGREGATIONS:

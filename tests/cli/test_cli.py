@@ -109,19 +109,24 @@ def test_one_suggestion_is_made(arguments):
     assert done.stderr.count("Did you mean") == 1
 
 
-def test_what_there_is_at_every_extension_point_is_listed_a_line_each():
-    lines = call("methods").output.splitlines()
-    assert [line.split()[0] for line in lines] == ["method", *METHODS, "path.py:Class"]
+def entries(name):
+    """The first words of a list, which fits 80 columns; further lines of an entry begin with a space or an `&`."""
+    lines = call(name).output.splitlines()
+    assert max(map(len, lines)) <= 80
+    return [line.split()[0] for line in lines if line[1] not in " &"]
+
+
+def test_what_there_is_at_every_extension_point_is_listed():
+    assert entries("methods") == ["method", *METHODS, "path.py:Class"]
+    assert entries("scenarios")[0] == "scenario"
     for name, (module, point, _) in POINTS.items():
         if name not in ("methods", "datasets"):
             found = getattr(importlib.import_module(module), point)
-            lines = call(name).output.splitlines()
-            assert [line.split()[0] for line in lines] == [
-                found.word, *found, *(f"{word}:NAME" for word in found.words), found.own,
-            ]  # fmt: skip
-    lines = call("datasets").output.splitlines()
-    assert any(line.split()[0] == "parquet:PREFIX?image=...&label=..." for line in lines)
-    assert any(line.split()[0].endswith("&train=...") for line in lines)
+            assert entries(name) == [found.word, *found, *(f"{word}:NAME" for word in found.words), found.own]
+    found = entries("datasets")
+    assert "parquet:PREFIX?image=...&label=..." in found
+    assert found[-2:] == ["hf:NAME?config=...&image=...&label=...", "path.py:function"]
+    assert any(line.split()[0].endswith("&train=...") for line in call("datasets").output.splitlines())
 
 
 def sentences(done):
@@ -171,7 +176,7 @@ def sentences(done):
         (["--out", "{tmp}/wrong.toml"], "out: "),
         (["--speed", "3"], "No such option"),
         (["--overwrite"], "overwrite: there is no folder to overwrite, should come with --out DIR"),
-        (["--track", "wandb"], "track: 'wandb', should be tensorboard or mlflow"),
+        (["--track", "comet"], "track: 'comet', should be tensorboard, mlflow[:URI] or wandb[:PROJECT]"),
         (["--track", "tensorboard"], "track: tensorboard writes into the results' folder, should come with --out DIR"),
     ],
 )

@@ -24,7 +24,10 @@ def rows(seed, number, *methods):
 
 class Logger:
     def __init__(self):
-        self.seen, self.closed = [], False
+        self.seen, self.begun, self.closed = [], None, False
+
+    def begin(self, manifest):
+        self.begun = manifest
 
     def __call__(self, seed, number, rows):
         self.seen.append((seed, number, len(rows)))
@@ -58,7 +61,7 @@ def test_elsewhere_than_on_a_terminal_evaluated_rounds_are_a_line_each(capsys):
     assert "with 97 of the 100 training samples" in lines[4]
     assert lines[-1] == "seed 1, round 4/4  F1 of truck  frozen 0.667  mpt 0.667"
     assert logger.seen[:2] == [(0, 1, 0), (0, 2, 6)]
-    assert logger.closed
+    assert (logger.begun, logger.closed) == (MANIFEST, True)
 
 
 def test_rounds_that_are_not_read_out_are_lines_where_they_take_long(capsys, monkeypatch):

@@ -15,13 +15,14 @@ from typer.testing import CliRunner
 
 from mpt.base.seeds import Series
 from mpt.cli.main import app
+from mpt.core.health import VERDICTS
 from mpt.data import load
-from mpt.export import write_model
+from mpt.export import read_release, write_model
 from mpt.federation.metrics import confusion_matrix
 from mpt.report.simulate import simulate
 from mpt.runs.config import make_config
 from mpt.runs.errors import RunError
-from mpt.runs.export import deployable
+from mpt.runs.export import deployable, releasable
 from mpt.runs.models import ModelFolder
 from mpt.runs.reader import read_run
 
@@ -109,11 +110,15 @@ def test_the_commands(run, dataset, tmp_path):
     assert lines[0].split() == ["image", "class", "ahead", "of", "by"]
     assert lines[1].split()[:2] == [str(paths[0]), by_default.name.split()[0]]
     done = call("export", folder, "--out", tmp_path / "own.pt")
-    said = f"{tmp_path / 'own.pt'}: cnn3 with 8 classes after round 5, mpt-x by its mahalanobis readout\n"
-    assert (done.exit_code, done.stdout) == (0, said)
+    first, second, third = done.stdout.splitlines()
+    assert first == f"{tmp_path / 'own.pt'}: cnn3 with 8 classes after round 5, mpt-x by its mahalanobis readout"
+    made = read_release(tmp_path / "own.pt")
+    assert second == f"{tmp_path / 'own.pt.manifest.json'}: SHA-256 {made.sha256[:12]}..."
+    (truck,) = [one for one in made.origin.classes if one.state != "measured"]
+    assert third == f"truck is {truck.verdict}, an error of {truck.expected_error:.2g} is expected"
     assert call("export", folder, "--format", "torchscript", "--method", "fedavg").exit_code == 0
-    assert (folder / "model.pt").is_file()
-    (folder / "model.pt").unlink()
+    for name in ("model.pt", "model.pt.manifest.json"):
+        (folder / name).unlink()
 
 
 def test_images_of_another_size_and_kind_are_made_like_the_datasets(run, dataset, tmp_path):
@@ -159,6 +164,44 @@ def test_nonsense_is_one_sentence(run, tmp_path):
         done = call(*arguments)
         assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.stderr
         assert message in done.stderr
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_release_has_what_the_method_noted_in_the_last_round(run, seed):
+    _, folder, rows = run
+    last = {row.method: row.notes for row in rows if (row.seed, row.round) == (seed, 5)}
+    for method in ("mpt", "mpt-x"):
+        (one,) = [c for c in releasable(folder, method, seed=seed).origin.classes if c.state != "measured"]
+        assert (one.name, one.state, one.verdict) == ("truck", "reconstructed", VERDICTS[int(last[method]["verdict"])])
+        assert one.expected_error == pytest.approx(last[method]["expected_error"], abs=1e-6)
+    states = {m: releasable(folder, m).origin.classes[read_run(folder).rare] for m in ("mpt-lite", "frozen", "fedavg")}
+    assert {m: (one.state, one.verdict) for m, one in states.items()} == {
+        "mpt-lite": ("reconstructed", None), "frozen": ("departed", None), "fedavg": ("departed", None)
+    }  # fmt: skip
+    assert states["mpt-lite"].expected_error > 0
+
+
+def test_a_release_below_what_is_required_is_refused_and_nothing_is_written(run, tmp_path):
+    folder = run[1]
+    out = tmp_path / "deep" / "model.pt"
+    verdict = releasable(folder, "mpt").origin.classes[read_run(folder).rare].verdict
+    meets = {"good": ("good",), "unconfirmed": ("good", "unconfirmed"), "degraded": ("good", "unconfirmed", "degraded")}
+    for level, enough in meets.items():
+        done = call("export", folder, "--method", "mpt", "--require", level, "--out", out)
+        assert done.exit_code == (0 if verdict in enough else 2)
+        assert out.parent.exists() == (done.exit_code == 0)
+        if done.exit_code:
+            assert f"require: truck is {verdict}; every class that is not measured should be" in done.stderr
+        else:
+            assert read_release(out).required == level
+            break
+    for method in ("frozen", "mpt-lite"):
+        done = call("export", folder, "--method", method, "--require", "degraded", "--out", tmp_path / "no" / "m.pt")
+        assert (done.exit_code, (tmp_path / "no").exists()) == (2, False)
+        assert "without a verdict" in done.stderr or "gives no verdict" in done.stderr
+    done = call("export", folder, "--require", "perfect")
+    assert "require: 'perfect', should be good, unconfirmed or degraded" in done.stderr
+    assert not (folder / "model.pt").exists()
 
 
 def test_models_can_be_left_out(run, tmp_path):

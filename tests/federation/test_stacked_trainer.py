@@ -9,12 +9,13 @@ torch = pytest.importorskip("torch")
 from mpt.federation.jobs import Job, train_plain
 from mpt.federation.stacked_trainer import StackedTrainer, bytes_a_vehicle, portioned
 from mpt.federation.taking_part import TakingPart
-from mpt.learning import FedLC, LearningError, Samples, TrainingSettings, build, cross_entropy
+from mpt.learning import LearningError, TrainingSettings, build
 from mpt.learning.stacked import steps
+from tests.federation.training_work import CLASSES, furthest, samples, two_jobs
 
 pytestmark = pytest.mark.usefixtures("two_threads")
 
-SIDE, CLASSES = 28, 4
+SIDE = 28
 NAMES = ("resnet18", "mobilenetv3", "vit-tiny", "cnn3", "cnn3-embedding")
 
 
@@ -30,29 +31,13 @@ def doubles(monkeypatch):
     torch.set_default_dtype(before)
 
 
-def samples(n):
-    drawn = torch.Generator().manual_seed(1000 + n)
-    images = torch.randint(0, 256, (n, 3, SIDE, SIDE), dtype=torch.uint8, generator=drawn)
-    return Samples(images, torch.randint(0, CLASSES, (n,), generator=drawn))
-
-
 def model(name):
     return build(name, num_classes=CLASSES, in_channels=3, image_size=SIDE, seed=0)
 
 
 def jobs(start, settings):
-    """Two jobs: batches of different sizes, one that takes more steps, one with a single sample, one without."""
-    held = {v: samples(n) for v, n in ((3, 11), (5, 12), (6, 10), (7, 1), (8, 0), (9, 24))}
-    return [
-        Job(start, held, settings, 0, 1, cross_entropy),
-        Job(start, {v: held[v] for v in (3, 5)}, settings, 1, 1, FedLC()),
-    ]
-
-
-def furthest(left, right, start):
-    apart = [(left[k].double() - right[k].double()).norm() for k in start if start[k].is_floating_point()]
-    moved = [(right[k].double() - start[k].double()).norm() for k in start if start[k].is_floating_point()]
-    return float(torch.stack(apart).norm() / torch.stack(moved).norm())
+    """Batches of different sizes, one that takes more steps, one with a single sample, one without."""
+    return two_jobs(start, settings, SIDE, {3: 11, 5: 12, 6: 10, 7: 1, 8: 0, 9: 24})
 
 
 @pytest.mark.slow
@@ -94,14 +79,14 @@ def test_another_learning_rate_needs_no_other_stack():
 
 def test_settings_that_differ_are_refused():
     made = model("cnn3")
-    work = [Job(dict(made.state_dict()), {1: samples(4)}, TrainingSettings(epochs=e), 0, 1) for e in (1, 2)]
+    work = [Job(dict(made.state_dict()), {1: samples(4, SIDE)}, TrainingSettings(epochs=e), 0, 1) for e in (1, 2)]
     with pytest.raises(LearningError, match="settings differ"):
         StackedTrainer("float32")(made, work)
 
 
 def test_who_takes_about_as_many_steps_trains_side_by_side():
     settings = TrainingSettings(epochs=1, batch_size=2)
-    work = [TakingPart(0, v, samples(n)) for v, n in ((1, 20), (2, 20), (3, 40), (4, 18), (5, 20), (6, 4))]
+    work = [TakingPart(0, v, samples(n, SIDE)) for v, n in ((1, 20), (2, 20), (3, 40), (4, 18), (5, 20), (6, 4))]
     found = [[one.vehicle for one in part] for part in portioned(work, settings, 3)]
     assert found == [[3], [1, 2], [5, 4], [6]]
     assert portioned([], settings, 3) == []

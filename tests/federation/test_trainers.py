@@ -17,13 +17,14 @@ from mpt.federation.trainers import (
     train_channels_last,
     train_side_by_side,
 )
-from mpt.learning import FedLC, LearningError, Samples, TrainingSettings, build, cross_entropy
+from mpt.learning import LearningError, Samples, TrainingSettings, build, cross_entropy
 from mpt.learning.backbones.classifier import Classifier
 from mpt.learning.backbones.cnn3 import CNN3
+from tests.federation.training_work import CLASSES, furthest, samples, two_jobs
 
 pytestmark = pytest.mark.usefixtures("two_threads")
 
-SIDE, CLASSES = 8, 4
+SIDE = 8
 
 
 @pytest.fixture
@@ -47,26 +48,9 @@ def model(side=SIDE, **options):
     return Classifier(CNN3(3, side, **options), 128, num_classes=CLASSES, in_channels=3, image_size=side)
 
 
-def samples(n, side=SIDE):
-    drawn = torch.Generator().manual_seed(1000 + n)
-    images = torch.randint(0, 256, (n, 3, side, side), dtype=torch.uint8, generator=drawn)
-    return Samples(images, torch.randint(0, CLASSES, (n,), generator=drawn))
-
-
 def jobs(start, settings, side=SIDE):
-    """Two jobs: vehicles with several samples, one and none; and fewer vehicles with FedLC's loss."""
-    held = {v: samples(n, side) for v, n in ((3, 9), (5, 12), (7, 1), (8, 0))}
-    return [
-        Job(start, held, settings, 0, 1, cross_entropy),
-        Job(start, {v: held[v] for v in (3, 5)}, settings, 1, 1, FedLC()),
-    ]
-
-
-def furthest(left, right, start):
-    """The largest difference between two states, relative to how far training went."""
-    apart = [(left[k].double() - right[k].double()).norm() for k in start if start[k].is_floating_point()]
-    moved = [(right[k].double() - start[k].double()).norm() for k in start if start[k].is_floating_point()]
-    return float(torch.stack(apart).norm() / torch.stack(moved).norm())
+    """Vehicles with several samples, one and none."""
+    return two_jobs(start, settings, side, {3: 9, 5: 12, 7: 1, 8: 0})
 
 
 @pytest.mark.slow
@@ -123,7 +107,7 @@ def test_memory_of_a_stack_is_what_its_buffers_take(interpreted):
 def test_stacked_refuses_jobs_that_differ_in_settings():
     made = model()
     start = dict(made.state_dict())
-    work = [Job(start, {1: samples(4)}, TrainingSettings(epochs=e), 0, 1) for e in (1, 2)]
+    work = [Job(start, {1: samples(4, SIDE)}, TrainingSettings(epochs=e), 0, 1) for e in (1, 2)]
     with pytest.raises(LearningError, match="settings differ"):
         TritonTrainer("float32")(made, work)
 
@@ -168,7 +152,7 @@ def test_a_model_with_dropout_is_not_trained_side_by_side():
 
 def test_side_by_side_refuses_a_round_without_samples():
     made = model()
-    work = [Job(dict(made.state_dict()), {1: samples(0)}, TrainingSettings(), 0, 1)]
+    work = [Job(dict(made.state_dict()), {1: samples(0, SIDE)}, TrainingSettings(), 0, 1)]
     with pytest.raises(LearningError, match="sum is 0"):
         train_side_by_side(made, work)
 

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from mpt.cli.main import app
 from mpt.data import load as load_dataset
-from mpt.export import formats, write_model
+from mpt.export import formats, read_release, write_model
 from mpt.export.formats import METADATA
 from mpt.export.model import Deployed
 from mpt.fleet import Tracker, open_store
-from mpt.fleet.export import default_name, deployable
+from mpt.fleet.export import default_name, deployable, releasable
 from mpt.fleet.local_data import samples
 from mpt.fleet.reference_models import packed
 from mpt.fleet.store import TRACKER
@@ -113,7 +113,7 @@ def test_onnx_predicts_what_the_readout_predicts(trained, test_images, tmp_path)
     where, model, outcome = trained
     out = tmp_path / "model.onnx"
     assert call("export", where, "--format", "onnx", "--out", out).exit_code == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "model.onnx.manifest.json"]
     session = runtime.InferenceSession(out)
     (images,), (logits,) = session.get_inputs(), session.get_outputs()
     assert (images.name, images.type, images.shape) == ("images", "tensor(uint8)", ["batch", 3, SIZE, SIZE])
@@ -181,6 +181,7 @@ def test_the_file_lies_beside_the_store(trained, tmp_path):
     open_store(f"sqlite:{tmp_path / 'fleet.db'}").save(3, open_store(trained[0]).latest().payload)
     assert call("export", tmp_path / "fleet.db", "--format", "torchscript").exit_code == 0
     assert (tmp_path / "fleet.pt").exists()
+    assert read_release(tmp_path / "fleet.pt").file == "fleet.pt"
 
 
 def test_what_is_wrong_is_said_in_a_sentence(trained, tmp_path, monkeypatch):
@@ -229,6 +230,44 @@ def test_from_the_checkpoint_of_the_server_app(tmp_path):
     assert call("export", tmp_path, "--format", "torchscript").exit_code == 0
     found = torch.jit.load(tmp_path / "model.pt")(images).argmax(1)
     assert np.array_equal(found, outcome.readout.predict(features))
+
+
+def test_the_manifest_says_what_the_server_knows_and_require_refuses(trained, tmp_path):
+    where, _, outcome = trained
+    (made,) = outcome.reconstructions.values()
+    call("export", where, "--format", "torchscript", "--out", tmp_path / "model.pt")
+    found = read_release(tmp_path / "model.pt")
+    assert (found.round, found.origin.kind, found.origin.method, found.origin.dataset) == (3, "fleet", "mpt", None)
+    by_state = {}
+    for c, one in enumerate(found.origin.classes):
+        by_state.setdefault(one.state, []).append(c)
+    assert by_state == {"measured": [0, 1, 3, 4, 6, 7], "reconstructed": [RARE], "missing": [GONE]}
+    tracked = found.origin.classes[RARE]
+    assert (tracked.verdict, tracked.expected_error) == (made.verdict, pytest.approx(made.expected_error))
+    for level in ("good", "degraded"):
+        done = call(
+            "export", where, "--format", "torchscript", "--require", level, "--out", tmp_path / "deep" / "model.pt"
+        )
+        assert done.exit_code == 2
+        assert f"{found.origin.classes[GONE].name} is never predicted" in done.stderr
+        assert not (tmp_path / "deep").exists()
+
+
+def test_what_is_older_than_the_model_or_measured_is_said_as_such(trained, road, tmp_path):
+    """A round in which the vehicle with the rare class is back, and one in which nobody answers."""
+    where, model, _ = trained
+    parts = dict(open_store(where).latest().payload)
+    tracker, held = Tracker.from_bytes(parts[TRACKER]), samples(road.train)
+    labels, features = held.labels.numpy(), embed(model, held.images).double().numpy()
+    owner = np.where(labels == RARE, 0, np.where(labels == GONE, -1, 1 + np.arange(len(labels)) % 2))
+    request = tracker.request()
+    tracker.close({str(v): request.answer(features[owner == v], labels[owner == v]) for v in (0, 1, 2)})
+    for number, state in ((4, "measured"), (5, "kept")):
+        store = open_store(tmp_path / state)
+        store.save(number, {**parts, TRACKER: tracker.to_bytes()})
+        found = [one.state for one in releasable(store).origin.classes]
+        assert found == ["missing" if c == GONE else state for c in range(8)]
+        tracker.close({})
 
 
 def test_a_class_without_a_prototype_is_never_predicted(trained):

@@ -11,26 +11,31 @@ from mpt.federation.measurement import Measurement
 from mpt.federation.metrics import confusion_matrix, score
 from mpt.methods import Cost
 from mpt.runs.config import ConfigError, RunConfig
-from mpt.runs.logbook import scalars, track
+from mpt.runs.logbook import PATIENCE, Steadfast, track
+from mpt.runs.logged import keep_runs, known_runs, scalars
 
 SCORES = score(confusion_matrix(np.array([0, 1, 1]), np.array([0, 1, 0]), 2), [0])
 ROW = Measurement(0, 5, "mpt:in-span", "mahalanobis", 0, True, SCORES, 1.5, Cost(), Cost(), {"alpha": 0.25}, None)
 
 
-@pytest.mark.parametrize("name", ["tensorboard", "mlflow"])
+@pytest.mark.parametrize("name", ["tensorboard", "mlflow", "wandb"])
 def test_what_is_not_installed_is_named(name, tmp_path, monkeypatch):
     for module in [m for m in sys.modules if m.startswith("torch.utils.tensorboard")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ConfigError, match=f"^track: {name} is not installed, pip install {name} brings it$"):
-        track(name, RunConfig(), tmp_path)
+    how = "pip install tensorboard" if name == "tensorboard" else r"pip install -c constraints.txt '.\[track\]' in .*"
+    with pytest.raises(ConfigError, match=f"^track: {name} is not installed, {how} brings it$"):
+        track(name, RunConfig(), tmp_path, print)
 
 
 def test_what_is_no_logger_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"^track: 'wandb', should be tensorboard or mlflow$"):
-        track("wandb", RunConfig(), tmp_path)
-    with pytest.raises(ConfigError, match=r"^track: tensorboard writes into the results' folder, should come with"):
-        track("tensorboard", RunConfig(), None)
+    for text, sentence in (
+        ("comet", r"^track: 'comet', should be tensorboard, mlflow\[:URI\] or wandb\[:PROJECT\]$"),
+        ("tensorboard:x", "^track: 'tensorboard:x', tensorboard writes into the results' folder"),
+        ("tensorboard", "^track: tensorboard writes into the results' folder, should come with"),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            track(text, RunConfig(), None, print)
 
 
 def test_what_is_logged_is_of_the_class_that_departs():
@@ -54,7 +59,7 @@ def test_what_is_logged_is_of_the_class_that_departs():
 def test_tensorboard_has_the_scores_and_notes_of_every_method(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # noqa: PLC0415
 
-    logger = track("tensorboard", RunConfig(), tmp_path)
+    logger = track("tensorboard", RunConfig(), tmp_path, print)
     logger(0, 4, [])
     logger(0, 5, [ROW])
     logger.close()
@@ -66,17 +71,62 @@ def test_tensorboard_has_the_scores_and_notes_of_every_method(tmp_path):
     assert (point.step, point.value) == (5, pytest.approx(2 / 3))
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.skipif(importlib.util.find_spec("mlflow") is None, reason="mlflow is not installed")
-def test_mlflow_has_a_run_a_seed(tmp_path, monkeypatch):
-    import mlflow  # noqa: PLC0415
+class Failing:
+    """A logger whose place is down for some calls."""
 
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
-    monkeypatch.chdir(tmp_path)
-    logger = track("mlflow", RunConfig(), None)
-    logger(0, 5, [ROW])
-    logger(1, 5, [ROW])
-    logger.close()
-    runs = mlflow.search_runs(experiment_names=["mpt"])
-    assert sorted(runs["params.seed"]) == ["0", "1"]
-    assert runs["metrics.mpt-in-span.mahalanobis.f1"].tolist() == pytest.approx([2 / 3, 2 / 3])
+    def __init__(self, down):
+        self.down, self.seen, self.closed = down, [], False
+
+    def _take(self, what):
+        if self.down:
+            self.down -= 1
+            raise ConnectionError("nobody\nis there")
+        self.seen.append(what)
+
+    def begin(self, manifest):
+        self._take("begin")
+
+    def __call__(self, seed, number, rows):
+        self._take(number)
+
+    def finish(self, result):
+        self._take("finish")
+
+    def close(self):
+        self.closed = True
+
+
+def test_what_fails_is_said_once_and_logged_later():
+    said, logger = [], Failing(2)
+    steadfast = Steadfast(logger, "mlflow", said.append)
+    steadfast.begin({})
+    for number in (1, 2, 3):
+        steadfast(0, number, [ROW] if number != 2 else [])
+    steadfast.finish(None)
+    steadfast.close()
+    assert logger.seen == ["begin", 1, 3, "finish"]
+    assert said == ["track: mlflow cannot be written to, the run goes on without it (ConnectionError: nobody is there)"]
+
+
+def test_after_a_few_failures_it_is_tried_again_at_the_end_alone():
+    said, logger = [], Failing(100)
+    steadfast = Steadfast(logger, "wandb", said.append)
+    for number in range(20):
+        steadfast(0, number, [ROW])
+    assert logger.down == 100 - PATIENCE
+    steadfast.finish(None)
+    assert logger.down == 100 - PATIENCE - 1
+    steadfast.close()
+    assert said[-1] == "track: the last 21 of this run's entries were not logged to wandb"
+    assert logger.closed
+
+
+def test_a_folder_remembers_its_runs(tmp_path):
+    assert known_runs(None, "mlflow", "a") == known_runs(tmp_path, "mlflow", "a") == {}
+    keep_runs(tmp_path, "mlflow", "a", {0: "x", 1: "y"})
+    keep_runs(tmp_path, "wandb", "p", {0: "z"})
+    assert known_runs(tmp_path, "mlflow", "a") == {0: "x", 1: "y"}
+    assert (known_runs(tmp_path, "mlflow", "b"), known_runs(tmp_path, "wandb", "p")) == ({}, {0: "z"})
+    for text in ("[]", "no", '{"mlflow": 3}', '{"mlflow": {"place": "a", "runs": {"x": 1}}}'):
+        (tmp_path / "tracking.json").write_text(text)
+        assert known_runs(tmp_path, "mlflow", "a") == {}

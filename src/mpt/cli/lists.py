@@ -1,5 +1,6 @@
 """`mpt methods`, `mpt trainings`, ...: what there is at every extension point, one command each."""
 
+import re
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import typer
 from rich.table import Column, Table
 
-from mpt.cli.render import show
+from mpt.cli.render import console
 
 POINTS = {
     "methods": ("mpt.methods", "METHODS", "how a departed class is kept alive"),
@@ -21,6 +22,9 @@ POINTS = {
     "attacks": ("mpt.federation.attacks", "ATTACKS", "what a hostile vehicle does; mpt run --attack NAME@VEHICLE"),
 }
 """Where each extension point is, and what is listed."""
+
+_WIDE = 38
+"""Columns of a spec in a list."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -39,12 +43,12 @@ def _scenarios() -> None:
         one = find_scenario(name)
         table.add_row(name, str(one.rounds), one.about)
     table.add_row("FILE.toml", "", "your own")
-    show(table)
+    console.print(table)
 
 
 def _command(name: str) -> Callable[[], None]:
     def command() -> None:
-        show(_table(name))
+        console.print(_table(name))
 
     return command
 
@@ -58,8 +62,24 @@ def _table(name: str) -> Table:
     table.add_column("what it is" if name != "methods" else "what it does")
     for spec, about in listed(name):
         training = [found.find(spec).training if spec in found else ""] if name == "methods" else []
-        table.add_row(spec, *training, about)
+        table.add_row(folded(spec), *training, about)
     return table
+
+
+def folded(spec: str, width: int = _WIDE) -> str:
+    """A spec on several lines where it is too long for one, cut before an option.
+
+    Example:
+        >>> print(folded("car1000:ROOT?level=...&test_per_class=...", 24))
+        car1000:ROOT?level=...
+        &test_per_class=...
+    """
+    lines = [""]
+    for part in re.split(r"(?=[?&])", spec):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def listed(name: str) -> list[tuple[str, str]]:

@@ -1,18 +1,22 @@
 """`mpt export` and `mpt predict`: a run's or a fleet's model as a file, and what it says about images."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import click
 import typer
 from rich.table import Table
 
 from mpt.base.errors import MptError
-from mpt.cli.render import say, show
+from mpt.cli.render import note, say, show
 
 if TYPE_CHECKING:
-    from mpt.export import DeployableModel
+    from mpt.export import DeployableModel, Release
+    from mpt.fleet.store import Store
+
+T = TypeVar("T")
 
 _Where = Annotated[
     str, typer.Argument(metavar="RUN", help="a run's folder, or a fleet server's store: a folder, or sqlite:PATH")
@@ -42,18 +46,48 @@ def export(
     method: _Method = None,
     readout: _Readout = None,
     seed: _Seed = None,
+    require: Annotated[
+        str | None,
+        typer.Option(
+            help="the least verdict of every class that is not measured: good, unconfirmed or degraded; else nothing "
+            "is written"
+        ),
+    ] = None,
+    track: Annotated[
+        str | None, typer.Option(help="put model and manifest into mlflow[:URI] or wandb[:PROJECT] too")
+    ] = None,
+    register: Annotated[
+        str | None, typer.Option(metavar="NAME[@ALIAS]", help="with --track: as a version of this name in its registry")
+    ] = None,
 ) -> None:
-    """The backbone with the last readout as its last linear layer: uint8 images (N, C, H, W) to logits."""
-    from mpt.export.formats import kind_of, write_model
+    """The backbone with the last readout as its last linear layer: uint8 images (N, C, H, W) to logits.
+
+    Beside it stands its manifest: its SHA-256, where it comes from, and how far each class can be trusted.
+    """
+    from mpt.export.formats import kind_of
+    from mpt.export.manifest import check_level, manifest_path
+    from mpt.export.release import write_release
     from mpt.fleet.export import default_name
+    from mpt.runs.publish import publication
+    from mpt.runs.reader import is_run
 
     chosen = kind_of(kind, out)
+    check_level(require)
     path = out or default_name(where, chosen)
-    about = write_model(_model(where, method, readout, seed), chosen, path)
+    publish = publication(track, register, Path(where) if is_run(Path(where)) else None, note)
+    release = _release(where, method, readout, seed)
+    made, about = write_release(release, chosen, path, require), release.model.metadata
     by = f", {about.method} by its {about.readout} readout" if about.method else ""
     say(f"{path}: {about.backbone} with {len(about.class_names)} classes after round {about.round}{by}")
-    for name in about.missing:
-        say(f"{name} has no prototype and is never predicted")
+    say(f"{manifest_path(path)}: SHA-256 {made.sha256[:12]}...")
+    for one in made.origin.classes:
+        if one.state == "missing":
+            say(f"{one.name} has no prototype and is never predicted")
+        elif one.state != "measured":
+            error = "" if one.expected_error is None else f", an error of {one.expected_error:.2g} is expected"
+            say(f"{one}{error}")
+    if publish is not None:
+        say(f"{path}: {publish(path, made)}")
 
 
 def predict(
@@ -86,18 +120,41 @@ def predict(
 def _model(where: str, method: str | None, readout: str | None, seed: int | None) -> "DeployableModel":
     """Of a run's folder, or of a fleet's state."""
     from mpt.fleet.export import deployable as of_fleet
-    from mpt.fleet.store import existing_store
     from mpt.runs.export import deployable as of_run
+
+    if _is_run(where, method, readout):
+        return of_run(Path(where), method, readout, seed)
+    return _of_store(where, of_fleet)
+
+
+def _release(where: str, method: str | None, readout: str | None, seed: int | None) -> "Release":
+    """The same, with where it comes from."""
+    from mpt.fleet.export import releasable as of_fleet
+    from mpt.runs.export import releasable as of_run
+
+    if _is_run(where, method, readout):
+        return of_run(Path(where), method, readout, seed)
+    return _of_store(where, of_fleet)
+
+
+def _is_run(where: str, method: str | None, readout: str | None) -> bool:
+    """Whether it is a run's folder; a fleet's state has no rows to choose from."""
     from mpt.runs.reader import is_run
 
     if is_run(Path(where)):
-        return of_run(Path(where), method, readout, seed)
+        return True
     for name, value in (("method", method), ("readout", readout)):
         if value is not None:
             raise click.UsageError(f"{name}: {value!r}, but {where} is a fleet's state, which has one of its own")
     if not where.startswith("sqlite:") and not Path(where).exists():
         raise click.UsageError(f"{where}: there is no such folder, should be a run's, or a fleet server's store")
+    return False
+
+
+def _of_store(where: str, made: Callable[["Store"], T]) -> T:
+    from mpt.fleet.store import existing_store
+
     try:
-        return of_fleet(existing_store(where))
+        return made(existing_store(where))
     except MptError as error:
         raise click.UsageError(f"{where}: {error}") from error

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from mpt.federation.measurement import Measurement
     from mpt.runs.logbook import MetricLogger
 
-SHOWN = ("fedavg", "frozen", "mpt", "mpt-x", "oracle-train")
-"""Whose F1 is shown while a run goes on; where none of them runs, the first three methods'."""
-
 SILENCE = 10.0
 """Seconds after which a round that is not read out is a line, too, elsewhere than on a terminal."""
 
@@ -33,7 +30,6 @@ class Reporter:
     def __init__(self, config: RunConfig, console: Console, logger: "MetricLogger | None" = None) -> None:
         self.config, self.console, self.logger = config, console, logger
         self.terminal = console.is_terminal
-        self.shown = [name for name in SHOWN if name in config.methods]
         self.known: Mapping[str, Any] = {}
         self.started = self.said = time.perf_counter()
         self.first = 0
@@ -68,6 +64,8 @@ class Reporter:
     def begin(self, manifest: Mapping[str, Any]) -> None:
         """Before the first round: what is there."""
         self.known = manifest
+        if self.logger is not None:
+            self.logger.begin(manifest)
         train, test = (sum(manifest["counts"][split]) for split in ("train", "test"))
         self.say(
             f"{train:,} training and {test:,} test images of {len(manifest['classes'])} classes, "
@@ -81,10 +79,10 @@ class Reporter:
         if not self.first:
             self.first, self.started = done, time.perf_counter()
         if rows:
-            f1 = {row.method: row.f1 for row in reversed(rows)}
-            names = self.shown or list(dict.fromkeys(row.method for row in rows))[:3]
+            from mpt.runs.live import f1_line
+
             rare = self.known["classes"][self.known["rare"]] if self.known else "the class"
-            self.f1.plain = f"F1 of {rare}  " + "  ".join(f"{name} {f1[name]:.3f}" for name in names)
+            self.f1.plain = f"F1 of {rare}  {f1_line(rows, self.config.methods)}"
         text = f"round {number}/{self.config.rounds}"
         text = f"seed {seed}, {text}" if self.config.seeds > 1 else text
         if self.terminal:

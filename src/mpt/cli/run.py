@@ -40,10 +40,12 @@ def run(config: Path | None, out: Path | None, overwrite: bool, track: str | Non
         from mpt.report.simulate import simulate
         from mpt.runs.logbook import track as logger_of
 
-        reporter.logger = None if track is None else logger_of(track, chosen, out)
+        reporter.logger = None if track is None else logger_of(track, chosen, out, reporter.say)
         result = simulate(
             chosen, out=out, overwrite=overwrite, begin=reporter.begin, progress=reporter, say=reporter.say
         )
+        if reporter.logger is not None:
+            reporter.logger.finish(result)
     if not result.computed:
         note(f"{out} holds the finished run of these settings: nothing was computed")
     print_summary(result.figures, chosen.dataset)
@@ -70,7 +72,9 @@ def _signature() -> inspect.Signature:
     path = Annotated[Path | None, typer.Option("--config", help="TOML file with the same settings")]
     out = Annotated[Path | None, typer.Option("--out", help="folder for the results; a killed run resumes from there")]
     overwrite = Annotated[bool, typer.Option("--overwrite", help="begin anew, whatever run is in that folder")]
-    track = Annotated[str | None, typer.Option("--track", help="log every round to tensorboard or mlflow as well")]
+    track = Annotated[
+        str | None, typer.Option("--track", help="log every round to tensorboard, mlflow[:URI] or wandb[:PROJECT] too")
+    ]
     given: list[tuple[str, Any, Any]] = [
         ("config", None, path),
         ("out", None, out),

@@ -1,18 +1,22 @@
 """A fleet's model for deployment: the last checkpoint's backbone with the current readout as its last linear layer."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from mpt.export import EXTENSIONS, DeployableModel, Metadata
+from mpt.export import EXTENSIONS, ClassStanding, DeployableModel, Metadata, Origin, Release
 from mpt.export.model import missing_of
+from mpt.export.release import settings_hash
 from mpt.fleet.checkpoint import json_object, read_part
 from mpt.fleet.reference_models import unpacked
 from mpt.fleet.store import TRACKER, Checkpoint, Store, StoreError
 from mpt.fleet.vehicle import load
 from mpt.learning import build
+from mpt.methods import calibrated
 from mpt.tracking import state as states
 from mpt.tracking.prototypes import readout_of
+from mpt.tracking.trusted import meanwhile
 
 
 def deployable(store: Store) -> DeployableModel:
@@ -21,13 +25,71 @@ def deployable(store: Store) -> DeployableModel:
     Raises:
         FleetError: where there is none, or it holds no model.
     """
+    return _deployable(_latest(store))
+
+
+def releasable(store: Store) -> Release:
+    """The same, with where it comes from and what the server says of its classes."""
+    found = _latest(store)
+    model = _deployable(found)
+    key, state = read_part(found, "key", json_object), read_part(found, TRACKER, states.from_bytes)
+    origin = Origin(
+        kind="fleet",
+        method=state.settings.method,
+        readout="",
+        settings=settings_hash(key),
+        dataset=None if key.get("classes") else key.get("dataset"),
+        dataset_fingerprint=None,
+        seed=state.settings.seed,
+        mpt=model.metadata.mpt,
+        commit=None,
+        classes=tuple(_standings(state, model.metadata)),
+    )
+    return Release(model, origin)
+
+
+def _standings(state: states.TrackerState, about: Metadata) -> Iterator[ClassStanding]:
+    """How each class's prototype came about in the last round."""
+    stats = None if state.snapshot is None else state.snapshot.everybody
+    apart = {} if stats is None else meanwhile(
+        state.settings, state.trusted, state.tracked.keys(), state.roster, stats, state.counts
+    )  # fmt: skip
+    holds = calibrated(state.settings.method)
+    for c, name in enumerate(about.class_names):
+        if name in about.missing:
+            yield ClassStanding(name, "missing")
+        elif state.linear is None and state.made[c] < state.round:
+            yield ClassStanding(name, "kept")
+        elif c in state.health:
+            known = state.health[c]
+            yield ClassStanding(name, "reconstructed", known.verdict if holds else None, float(known.expected_error))
+        elif c in apart:
+            made = apart[c].made
+            error = None if made is None or made.expected_error is None else float(made.expected_error)
+            yield ClassStanding(name, "reconstructed", made.verdict if made and holds else None, error)
+        elif c in state.tracked and not _carried(state, c):
+            yield ClassStanding(name, "departed")
+        else:
+            yield ClassStanding(name, "measured")
+
+
+def _carried(state: states.TrackerState, c: int) -> bool:
+    """Whether a class with a deposit is measured: samples carry it, or the deposit is of this round's answers."""
+    if state.snapshot is None:
+        return False
+    one = state.tracked[c]
+    there = int(state.snapshot.everybody.counts[c])
+    return state.settings.carries(there, one.samples) or one.round == state.round
+
+
+def _latest(store: Store) -> Checkpoint:
     found = store.latest()
     if found is None:
         raise StoreError("no whole checkpoint of a fleet's server is there, and no run; should be one of them")
     for part in (TRACKER, "model", "key"):
         if part not in found.payload:
             raise StoreError(f"the checkpoint of round {found.round} has no part {part!r}, so it holds no whole model")
-    return _deployable(found)
+    return found
 
 
 def _deployable(found: Checkpoint) -> DeployableModel:

@@ -178,6 +178,12 @@ def find_method(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float = D
     return found
 
 
+def calibrated(name: str) -> bool:
+    """Whether what a row's method expects of itself was measured to hold; of a user's own nobody knows it."""
+    head = name.partition("(")[0]
+    return head in METHODS and Traits.of(find_method(head)).calibrated
+
+
 def find_space(name: str) -> dict[str, Range]:
     """What of a method is left to tune: its `space` without the arguments that its name or the registry has fixed."""
     spec = METHODS.parse(name)

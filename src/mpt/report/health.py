@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mpt.core.health import VERDICTS
-from mpt.methods import METHODS, Traits, find_method
+from mpt.methods import calibrated
 from mpt.pages.html import DASH, figure
 from mpt.pages.styles import SeriesStyle
 from mpt.pages.svg import esc
@@ -62,7 +62,7 @@ def stated(run: Run) -> list[Stated]:
 
 def health_table(run: Run, looks: Sequence[SeriesStyle]) -> str:
     """The statements of methods that are calibrated as a table; nothing where none of them made any."""
-    found = [one for one in stated(run) if _calibrated(one.method)]
+    found = [one for one in stated(run) if calibrated(one.method)]
     if not found:
         return ""
     order = [look.series.method for look in looks]
@@ -80,12 +80,6 @@ def health_table(run: Run, looks: Sequence[SeriesStyle]) -> str:
         "they contradict the forecast. Only methods are shown whose statements were measured to hold."
     )
     return figure(table, told, "What the methods expected")
-
-
-def _calibrated(method: str) -> bool:
-    """Whether a method says so of itself; of one that does not come with MPT no page knows it."""
-    name = method.partition("(")[0]
-    return name in METHODS and Traits.of(find_method(name)).calibrated
 
 
 def _line(one: Stated) -> str:

@@ -6,12 +6,15 @@ from typing import Any
 from mpt.base.extensions import told
 from mpt.base.seeds import Series
 from mpt.base.text import did_you_mean
-from mpt.export import DeployableModel, Metadata
+from mpt.core.health import VERDICTS
+from mpt.export import ClassStanding, DeployableModel, Metadata, Origin, Release
 from mpt.export.model import missing_of
+from mpt.export.release import settings_hash
 from mpt.learning import build
+from mpt.methods import calibrated
 from mpt.runs.errors import RunError
 from mpt.runs.models import KeptModels, ModelFolder
-from mpt.runs.reader import read_config, read_manifest
+from mpt.runs.reader import read_config, read_manifest, read_tables
 
 PREFERRED = ("mpt-x", "mpt")
 """Whose readout is taken where none is named: the first of these that the run has, or else its first method."""
@@ -35,13 +38,59 @@ def deployable(
     if not manifest.get("finished"):
         raise RunError(f"{folder}: the run is unfinished; the same mpt run command resumes it")
     first, seeds = int(config.get("first_seed", 0)), int(config.get("seeds", 1))
-    seed = first if seed is None else seed
+    seed = _seed(config, seed)
     if not first <= seed < first + seeds:
         raise RunError(f"seed: {seed}, but {folder} has {seeds}, should be from {first} to {first + seeds - 1}")
     kept = ModelFolder.of(folder).read(seed, int(config["rounds"]))
     series = _chosen(kept, method, readout)
     weight, bias = (tensor.double().numpy() for tensor in kept.readouts[series])
     return _made(config, manifest, kept, series, weight, bias)
+
+
+def releasable(folder: Path, method: str | None = None, readout: str | None = None, seed: int | None = None) -> Release:
+    """The same, with where it comes from and what the run says of the class that departed."""
+    model = deployable(folder, method, readout, seed)
+    config, manifest = read_config(folder), read_manifest(folder)
+    about, seed = model.metadata, _seed(config, seed)
+    classes = tuple(
+        ClassStanding(name, "missing") if name in about.missing
+        else _departed(folder, name, about, seed) if name in about.tracked
+        else ClassStanding(name, "measured")
+        for name in about.class_names
+    )  # fmt: skip
+    origin = Origin(
+        kind="run",
+        method=about.method,
+        readout=about.readout,
+        settings=settings_hash(config),
+        dataset=str(config["dataset"]),
+        dataset_fingerprint=manifest.get("dataset_fingerprint"),
+        seed=seed,
+        mpt=about.mpt,
+        commit=manifest.get("commit"),
+        classes=classes,
+    )
+    return Release(model, origin)
+
+
+def _seed(config: dict[str, Any], seed: int | None) -> int:
+    return int(config.get("first_seed", 0)) if seed is None else seed
+
+
+def _departed(folder: Path, name: str, about: Metadata, seed: int) -> ClassStanding:
+    """Of the class that departed: what the method noted of itself in the model's round."""
+    tables, place = read_tables(folder), (seed, about.round, about.method, name)
+    whose = ("seed", "round", "method", "class")
+    gone = any(r["departed"] for r in tables.metrics if tuple(r[key] for key in whose) == place)
+    if not gone:
+        return ClassStanding(name, "measured")
+    noted = next((r for r in tables.diagnostics if tuple(r[key] for key in whose) == place), {})
+    error, verdict = noted.get("expected_error"), noted.get("verdict")
+    if error is None:
+        return ClassStanding(name, "departed")
+    if verdict is None or not calibrated(about.method):
+        return ClassStanding(name, "reconstructed", None, float(error))
+    return ClassStanding(name, "reconstructed", VERDICTS[int(verdict)], float(error))
 
 
 def _made(

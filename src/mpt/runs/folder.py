@@ -18,6 +18,7 @@ from mpt.data.request import DatasetSpec
 from mpt.runs.checkpoint import CheckpointError, RunCheckpoint, load, remove, save
 from mpt.runs.config import ConfigError, RunConfig, make_config, read_toml
 from mpt.runs.errors import OtherRunError, RunError
+from mpt.runs.logged import TRACKING
 from mpt.runs.manifest import CHECKED, ORIGINAL, THINNED
 from mpt.runs.models import ModelFolder
 from mpt.runs.reader import read_manifest, read_tables
@@ -69,7 +70,7 @@ class Folder:
         remove_files(self.path / ORIGINAL, [self.path / ORIGINAL / f"{table}.csv" for table in COLUMNS])
         for curves in (self.path / "tensorboard").rglob("events.out.tfevents.*"):
             curves.unlink()
-        for name in (*_TABLES_AND_PAGE, "manifest.json", "config.toml"):
+        for name in (*_TABLES_AND_PAGE, "manifest.json", "config.toml", TRACKING):
             (self.path / name).unlink(missing_ok=True)
 
     @contextmanager

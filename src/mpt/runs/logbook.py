@@ -1,55 +1,161 @@
-"""A run's figures, round by round, in TensorBoard or MLflow where one of them is installed."""
+"""A run's figures, round by round, in TensorBoard, MLflow or Weights & Biases where one of them is installed.
+
+Whatever goes wrong there while a run goes on is a sentence, and the run goes on: `Steadfast`.
+"""
 
 import importlib
-import re
-from collections.abc import Sequence
-from dataclasses import asdict
+import os
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, NamedTuple, Protocol
 
+from mpt.base.errors import ConfigError
+from mpt.base.extensions import told
+from mpt.base.text import installs
 from mpt.federation.measurement import Measurement
-from mpt.runs.config import ConfigError, RunConfig
+from mpt.runs.config import RunConfig
+from mpt.runs.logged import plain, scalars
+from mpt.runs.mlflow_log import MlflowLogger
+from mpt.runs.result import RunResult
+from mpt.runs.wandb_log import WandbLogger
 
-Name = Literal["tensorboard", "mlflow"]
-_MODULES: dict[str, str] = {"tensorboard": "torch.utils.tensorboard", "mlflow": "mlflow"}
+_MODULES: dict[str, str] = {"tensorboard": "torch.utils.tensorboard", "mlflow": "mlflow", "wandb": "wandb"}
+_QUIET = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "WANDB_MODE": "offline",
+    "WANDB_ERROR_REPORTING": "false",
+}
+"""What is set for these packages where the user has not: they call nobody of their own accord, and wait for seconds."""
+PATIENCE = 3
+"""So many failures in a row, and nothing more is tried until the end of the run."""
+
+
+class Address(NamedTuple):
+    """`--track NAME[:PLACE]`: which package, and where it is to write."""
+
+    name: str
+    place: str
 
 
 class MetricLogger(Protocol):
     """Takes the rows of every round."""
 
+    def begin(self, manifest: Mapping[str, Any]) -> None:
+        """Before the first round that is computed: what is known beforehand."""
+        ...
+
     def __call__(self, seed: int, number: int, rows: Sequence[Measurement]) -> None:
         """Log the rows of one round."""
         ...
 
+    def finish(self, result: RunResult) -> None:
+        """The run is at its end, and its files are there."""
+        ...
+
     def close(self) -> None:
-        """No more rounds come."""
+        """No more comes, finished or not."""
         ...
 
 
-def track(name: str, config: RunConfig, out: Path | None) -> MetricLogger:
-    """The logger of that name, or `ConfigError` where it is not installed."""
-    if name not in get_args(Name):
-        raise ConfigError(f"track: {name!r}, should be tensorboard or mlflow")
-    if name == "tensorboard" and out is None:
-        raise ConfigError("track: tensorboard writes into the results' folder, should come with --out DIR")
+def address(text: str) -> Address:
+    """What is written after `--track`.
+
+    Example:
+        >>> address("mlflow:sqlite:///mlflow.db")
+        Address(name='mlflow', place='sqlite:///mlflow.db')
+    """
+    name, _, place = text.partition(":")
+    if name not in _MODULES:
+        raise ConfigError(f"track: {text!r}, should be tensorboard, mlflow[:URI] or wandb[:PROJECT]")
+    if name == "tensorboard" and place:
+        raise ConfigError(f"track: {text!r}, tensorboard writes into the results' folder, should be tensorboard alone")
+    return Address(name, place)
+
+
+def module_of(name: str) -> Any:
+    """The package, or `ConfigError` where it is not installed."""
+    for variable, value in _QUIET.items():
+        os.environ.setdefault(variable, value)
     try:
-        module = importlib.import_module(_MODULES[name])
+        return importlib.import_module(_MODULES[name])
     except ImportError:
-        raise ConfigError(f"track: {name} is not installed, pip install {name} brings it") from None
-    return _TensorBoard(module, Path(out)) if name == "tensorboard" and out else _MLflow(module, config)
+        how = "pip install tensorboard" if name == "tensorboard" else installs("track")
+        raise ConfigError(f"track: {name} is not installed, {how} brings it") from None
 
 
-def scalars(row: Measurement) -> dict[str, float]:
-    """What is logged of a row, by name."""
-    mine = {name: float(getattr(row.scores, name)[row.departing]) for name in ("f1", "precision", "recall")}
-    whole = {name: getattr(row.scores, name) for name in ("accuracy", "balanced_accuracy", "others_accuracy")}
-    distance = {} if row.prototype_distance is None else {"prototype_distance": row.prototype_distance}
-    return {**mine, **whole, **distance, **row.notes}
+def track(text: str, config: RunConfig, out: Path | None, say: Callable[[str], None]) -> MetricLogger:
+    """The logger that is meant, or `ConfigError` where it is not installed or its place is none.
+
+    Args:
+        text: as after `--track`.
+        config: the run's settings.
+        out: the run's folder, where it has one.
+        say: takes a sentence for the user.
+    """
+    where = address(text)
+    if where.name == "tensorboard" and out is None:
+        raise ConfigError("track: tensorboard writes into the results' folder, should come with --out DIR")
+    module = module_of(where.name)
+    logger: MetricLogger
+    if where.name == "tensorboard" and out is not None:
+        logger = _TensorBoard(module, Path(out))
+    elif where.name == "mlflow":
+        logger = MlflowLogger(module, where.place, config, out)
+    else:
+        logger = WandbLogger(module, where.place, config, out, say)
+    return Steadfast(logger, where.name, say)
 
 
-def _plain(name: str) -> str:
-    """A row's name without what folders and MLflow do not take: `mpt(ridge=0.3)` is `mpt-ridge-0.3`."""
-    return re.sub(r"[^\w.]+", "-", name).strip("-")
+class Steadfast:
+    """A logger that never stops a run: what fails is said once, kept, and tried again with the next round."""
+
+    def __init__(self, logger: MetricLogger, name: str, say: Callable[[str], None]) -> None:
+        self.logger, self.name, self.say = logger, name, say
+        self.pending: deque[Callable[[], None]] = deque()
+        self.failed = 0
+
+    def begin(self, manifest: Mapping[str, Any]) -> None:
+        """As the logger's."""
+        self._do(partial(self.logger.begin, manifest))
+
+    def __call__(self, seed: int, number: int, rows: Sequence[Measurement]) -> None:
+        """One round."""
+        if rows:
+            self._do(partial(self.logger, seed, number, rows))
+
+    def finish(self, result: RunResult) -> None:
+        """As the logger's; a last try for what has failed."""
+        self.failed = 0
+        self._do(partial(self.logger.finish, result))
+
+    def close(self) -> None:
+        """Say what was not logged."""
+        if self.pending:
+            self.say(f"track: the last {len(self.pending)} of this run's entries were not logged to {self.name}")
+        try:
+            self.logger.close()
+        except Exception as error:  # another package's, and whatever it meets
+            self._warn(error)
+
+    def _do(self, call: Callable[[], None]) -> None:
+        self.pending.append(call)
+        while self.pending and self.failed < PATIENCE:
+            try:
+                self.pending[0]()
+            except Exception as error:
+                self._warn(error)
+                return
+            self.pending.popleft()
+            self.failed = 0
+
+    def _warn(self, error: Exception) -> None:
+        self.failed += 1
+        if self.failed == 1:
+            self.say(f"track: {self.name} cannot be written to, the run goes on without it ({told(error)[:200]})")
 
 
 class _TensorBoard:
@@ -59,9 +165,13 @@ class _TensorBoard:
         self.module, self.folder = module, out / "tensorboard"
         self.writers: dict[str, Any] = {}
 
+    def begin(self, manifest: Mapping[str, Any]) -> None:
+        """It has no place for that."""
+
     def __call__(self, seed: int, number: int, rows: Sequence[Measurement]) -> None:
+        """One round."""
         for row in rows:
-            name = f"seed-{seed}/{_plain(row.method)}/{_plain(row.readout)}"
+            name = f"seed-{seed}/{plain(row.method)}/{plain(row.readout)}"
             if name not in self.writers:
                 self.writers[name] = self.module.SummaryWriter(str(self.folder / name), purge_step=number)
             for key, value in scalars(row).items():
@@ -69,29 +179,9 @@ class _TensorBoard:
         for writer in self.writers.values() if rows else ():
             writer.flush()
 
+    def finish(self, result: RunResult) -> None:
+        """The folder it writes into has everything else."""
+
     def close(self) -> None:
         for writer in self.writers.values():
             writer.close()
-
-
-class _MLflow:
-    """One MLflow run a seed in the experiment "mpt", where MLflow's own settings say; metrics: METHOD.READOUT.NAME."""
-
-    def __init__(self, module: Any, config: RunConfig) -> None:
-        self.module, self.config, self.seed = module, config, -1
-        module.set_experiment("mpt")
-
-    def __call__(self, seed: int, number: int, rows: Sequence[Measurement]) -> None:
-        if seed != self.seed:
-            self.close()
-            self.seed = seed
-            self.module.start_run(run_name=f"{self.config.dataset} {self.config.rare} seed {seed}")
-            self.module.log_params({**asdict(self.config), "seed": seed})
-        for row in rows:
-            prefix = f"{_plain(row.method)}.{_plain(row.readout)}"
-            values = {f"{prefix}.{key}": value for key, value in scalars(row).items()}
-            self.module.log_metrics(values, step=number)
-
-    def close(self) -> None:
-        if self.module.active_run() is not None:
-            self.module.end_run()

@@ -29,6 +29,7 @@ from mpt.base.settings import to_toml
 from mpt.data import Dataset, load
 from mpt.federation.living import LEADER, Living, LivingRound
 from mpt.federation.metrics import score
+from mpt.runs.live import NotebookBar, notebook_display
 from mpt.runs.manifest import machine
 from mpt.runs.scenario_config import ScenarioConfig
 from mpt.runs.simulate import choose_device
@@ -64,7 +65,7 @@ def play(
     *,
     out: Path | None = None,
     begin: Callable[[Mapping[str, Any], int], None] | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     say: Callable[[str], None] = print,
 ) -> ScenarioRun:
     """Play all seeds of a scenario.
@@ -73,9 +74,34 @@ def play(
         config: the settings.
         out: a new or empty folder for the files.
         begin: called once before the first round with the manifest and the number of rounds of all seeds.
-        progress: called after every round.
+        progress: called after every round. By default a notebook shows a bar, and nothing is shown elsewhere; False:
+            nowhere.
         say: takes a sentence on what was left out of the dataset.
     """
+    if callable(progress):
+        return _played(config, out, begin, progress, say)
+    display = None if progress is False else notebook_display()
+    with NotebookBar(f"{config.scenario} on {config.dataset}", 0, display) as bar:
+
+        def began(manifest: Mapping[str, Any], rounds: int) -> None:
+            bar.total = rounds
+            if begin is not None:
+                begin(manifest, rounds)
+
+        def after(seed: int, one: LivingRound) -> None:
+            bar.step(bar.done + 1, f"round {one.round}, {len(one.here)} vehicles")
+
+        return _played(config, out, began, after, say)
+
+
+def _played(
+    config: ScenarioConfig,
+    out: Path | None,
+    begin: Callable[[Mapping[str, Any], int], None] | None,
+    progress: Progress,
+    say: Callable[[str], None],
+) -> ScenarioRun:
+    """All seeds."""
     scenario, device = find_scenario(config.scenario), choose_device(config.device)
     dataset = load(config.dataset, image_size=config.image_size, per_class=config.per_class, say=say)
     if out is not None:
@@ -103,8 +129,7 @@ def play(
         for one in living.rounds():
             for name, lines in lines_of(seed, living, one).items():
                 tables[name] += lines
-            if progress is not None:
-                progress(seed, one)
+            progress(seed, one)
         if out is not None:
             write_presence(living.presence, out / f"presence-{seed}.csv")
     tables["summary"] = summary(tables["metrics"], tables["rounds"])

@@ -1,0 +1,177 @@
+"""The real MLflow on a store of SQLite, and the real Weights & Biases offline: a run's figures, and its model."""
+
+import json
+import socket
+
+import pytest
+
+for package in ("pandas", "torch", "typer"):
+    pytest.importorskip(package, reason="the extra sim is not installed")
+
+from typer.testing import CliRunner
+
+from mpt.cli.main import app
+from mpt.export import read_release
+from mpt.report.simulate import simulate
+from mpt.runs.config import ConfigError, make_config
+from mpt.runs.logbook import track
+from mpt.runs.publish import registered
+
+SETTINGS = {
+    "dataset": "road?train=20&test=8", "image_size": 28, "vehicles": 3, "remaining": 0.1, "rounds": 3, "depart_at": 1,
+    "eval_every": 1, "epochs": 1, "batch_size": 16, "methods": ("frozen", "mpt"),
+}  # fmt: skip
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "WANDB_DIR", "WANDB_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in (("MLFLOW_DISABLE_TELEMETRY", "true"), ("WANDB_MODE", "offline")):
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A finished run, which nobody has tracked."""
+    where = tmp_path_factory.mktemp("run")
+    simulate(make_config(SETTINGS), out=where)
+    return where
+
+
+@pytest.fixture
+def mlflow():
+    pytest.importorskip("sqlalchemy", reason="the extra track is not installed")
+    return pytest.importorskip("mlflow", reason="the extra track is not installed")
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    return tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+
+
+@pytest.fixture
+def store(mlflow, database, monkeypatch):
+    """One for all tests, for it takes seconds to make; artifacts are beside it."""
+    monkeypatch.chdir(database.parent)
+    return f"sqlite:///{database}"
+
+
+@pytest.fixture
+def wandb(tmp_path, monkeypatch):
+    for name in ("DATA", "CACHE", "CONFIG"):
+        monkeypatch.setenv(f"WANDB_{name}_DIR", str(tmp_path / name))
+    return pytest.importorskip("wandb", reason="the extra track is not installed")
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
+
+
+def run_again(folder, logger, **changed):
+    """A run whose rounds a logger gets, as the command has it."""
+    config = make_config({**SETTINGS, **changed})
+    try:
+        result = simulate(config, out=folder, begin=logger.begin, progress=logger)
+        logger.finish(result)
+    finally:
+        logger.close()
+    return result
+
+
+def test_mlflow_has_settings_curves_summary_and_report(mlflow, store, tmp_path):
+    said, out = [], tmp_path / "run"
+    result = run_again(out, track(f"mlflow:{store}", make_config(SETTINGS), out, said.append))
+    client = mlflow.MlflowClient(tracking_uri=store)
+    (run,) = map(client.get_run, json.loads((out / "tracking.json").read_text())["mlflow"]["runs"].values())
+    assert (run.info.status, run.data.params["epochs"], run.data.params["seed"]) == ("FINISHED", "1", "0")
+    assert run.data.tags["mpt.dataset_fingerprint"] == result.manifest["dataset_fingerprint"]
+    curve = {m.step: m.value for m in client.get_metric_history(run.info.run_id, "mpt.mahalanobis.f1")}
+    (series,) = [s for s in result.figures.series if s.method == "mpt"]
+    assert curve == pytest.approx({n: p.mean for n, p in result.figures.curve(series).points.items()}, abs=1e-6)
+    assert sorted(curve) == [1, 2, 3]
+    assert run.data.metrics["summary.mpt.mahalanobis.last_f1"] == pytest.approx(result.figures.last(series)[0])
+    assert run.data.metrics["summary.mpt.mahalanobis.mean_f1"] == pytest.approx(result.figures.mean(series)[0])
+    logged = {one.path for one in client.list_artifacts(run.info.run_id)}
+    assert {"report.html", "config.toml", "metrics.csv", "manifest.json"} <= logged
+    assert said == []
+    run_again(out, track(f"mlflow:{store}", make_config(SETTINGS), out, said.append))
+    name = run.info.run_name
+    more = [one for one in client.search_runs([run.info.experiment_id]) if one.info.run_name == name]
+    assert [one.info.run_id for one in more] == [run.info.run_id], "a run that is there is gone on with"
+
+
+def test_a_finished_run_is_tracked_afterwards_and_its_model_registered(mlflow, store, folder, tmp_path):
+    for _ in range(2):
+        done = call("export", folder, "--method", "mpt", "--out", tmp_path / "m.pt", "--track", f"mlflow:{store}",
+                    "--register", "trucks@production")  # fmt: skip
+        assert done.exit_code == 0, done.stderr
+    assert "as version 2 of trucks, which 'production' means from now on" in done.stdout
+    client = mlflow.MlflowClient(tracking_uri=store)
+    version = client.get_model_version_by_alias("trucks", "production")
+    release = read_release(tmp_path / "m.pt")
+    assert (str(version.version), version.tags["mpt.sha256"]) == ("2", release.sha256)
+    (truck,) = [one for one in release.origin.classes if one.name == "truck"]
+    assert version.tags["mpt.class.truck"] == truck.verdict
+    there = client.download_artifacts(version.run_id, "model", str(tmp_path))
+    assert read_release(tmp_path / "model" / "m.pt") == release, there
+
+
+def test_a_store_without_a_registry_is_said_and_so_is_one_that_is_none(mlflow, store, folder, tmp_path, monkeypatch):
+    out = tmp_path / "m.pt"
+    monkeypatch.setenv("MLFLOW_REGISTRY_URI", "nothing://there")
+    done = call("export", folder, "--out", out, "--track", f"mlflow:{store}", "--register", "trucks")
+    assert (done.exit_code, out.exists()) == (2, True)
+    assert "could not be registered; the store should have a model registry" in done.stderr
+    out.unlink()
+    for arguments, sentence in (
+        (("--track", "tensorboard"), "track: tensorboard keeps no models"),
+        (("--register", "trucks"), "register: should come with --track"),
+        (("--track", f"mlflow:{store}", "--register", "a/b"), "register: 'a/b', should be NAME or NAME@ALIAS"),
+        (("--track", "mlflow:here"), "track: 'here' is no address, should be such as sqlite:///here"),
+        (("--track", "mlflow:ftp://x"), "track: MLflow cannot open ftp://x"),
+    ):
+        done = call("export", folder, "--out", out, *arguments)
+        assert (done.exit_code, done.stderr.count("\n"), out.exists()) == (2, 1, False), done.stderr
+        assert sentence in done.stderr
+    with pytest.raises(ConfigError, match="register: 'x@', should be"):
+        registered("x@")
+
+
+def test_a_server_that_is_down_stops_no_run(mlflow, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    said = []
+    logger = track(f"mlflow:http://127.0.0.1:{port}", make_config(SETTINGS), tmp_path, said.append)
+    result = run_again(tmp_path, logger)
+    assert result.figures.last_evaluated == 3
+    assert said[0].startswith("track: mlflow cannot be written to, the run goes on without it (")
+    assert said[-1] == "track: the last 4 of this run's entries were not logged to mlflow"
+    assert len(said) == 3
+
+
+def test_wandb_has_them_offline(wandb, tmp_path):
+    said, out = [], tmp_path / "run"
+    run_again(out, track("wandb:testing", make_config(SETTINGS), out, said.append))
+    wandb.teardown()  # waits until its own process has written everything
+    (written,) = (out / "wandb").glob("offline-run-*/run-*.wandb")
+    data = written.read_bytes()
+    for name in (b"mpt.mahalanobis.f1", b"summary.mpt.mahalanobis.mean_f1", b"dataset_fingerprint", b"report.html"):
+        assert name in data
+    (sentence,) = said
+    assert sentence.startswith(f"track: wandb is offline; wandb sync {written.parent} uploads it")
+    assert list(json.loads((out / "tracking.json").read_text())["wandb"]["runs"]) == ["0"]
+    done = call("export", out, "--out", tmp_path / "m.pt", "--track", "wandb:testing", "--register", "trucks@good")
+    assert done.exit_code == 0, done.stderr
+    assert "in Weights & Biases as trucks:good" in done.stdout
+    wandb.teardown()
+    (release,) = set((out / "wandb").glob("offline-run-*/run-*.wandb")) - {written}
+    assert read_release(tmp_path / "m.pt").sha256.encode() in release.read_bytes()
