@@ -122,7 +122,9 @@ class TallFirst(TallConvolution):
         rows = _rows(maps, self.vehicles)
         if maps.requires_grad:
             return self._plain(rows.to(_lowered(maps[:0]).dtype), width)
-        return functions.patches(rows, self.weight.shape[2:], self.one[0], self.padding, width)  # type: ignore[arg-type]
+        high, wide = self.weight.shape[2:]
+        down, right = self.one[0]
+        return functions.patches(rows, (high, wide), (down, right), self.padding, width)
 
     def _plain(self, rows: Tensor, width: int) -> Tensor:
         """By torch's operations."""
