@@ -59,6 +59,8 @@ def main():
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--leave-after", type=int, default=0, help="the round after which it says goodbye; 0: never")
     chosen = options.parse_args()
+    if not chosen.server.startswith(("http://", "https://")) or chosen.number < 0:
+        options.error("server: should be an address such as http://127.0.0.1:8000; number: 0 or more")
     name, samples, labels = f"machine-{chosen.number}", *holdings(chosen.number, chosen.seed)
     after, kept = 0, {}
     while True:
