@@ -5,7 +5,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mpt.core.health import whiten
-from mpt.core.influence import HOLDERS, Known, bounds, chance, geometric_median, median_samples, middle, redescending
+from mpt.core.influence import (
+    HOLDERS,
+    Known,
+    bounds,
+    chance,
+    geometric_median,
+    half_way,
+    median_samples,
+    middle,
+    redescending,
+)
 from mpt.core.linalg import dot, svd
 from mpt.core.validation import Floats, Ints
 
@@ -97,7 +107,7 @@ def agree(counts: Ints, sums: Floats, factor: Floats | None, claimed: Ints | Non
     voted, most = np.zeros(len(whole), dtype=bool), _robust_scales(points, known, variance)
     for _ in range(_PASSES):
         basis = _between(centres)
-        away = points - np.nan_to_num(centres)
+        away = points - np.where(np.isnan(centres), 0.0, centres)
         away *= np.where(voted & known, 1.0, others)[:, :, None]
         squares = _squares(away, basis)
         scales = [min(s, least) for s, least in zip(_scales(squares, variance, known, basis), most, strict=True)]
@@ -128,7 +138,7 @@ def _robust_scales(points: Floats, known: Known, variance: Floats) -> tuple[floa
     if not known.any():
         return 0.0, 0.0
     centres = middle(np.where(known[:, :, None], points, np.nan))
-    away, basis = np.where(known[:, :, None], points - np.nan_to_num(centres), 0.0), _between(centres)
+    away, basis = np.where(known[:, :, None], points - centres, 0.0), _between(centres)
     return _scales(_squares(away, basis), variance, known, basis)
 
 
@@ -178,4 +188,4 @@ def _times(squares: Floats, variance: Floats, known: Known, agreed: Agreement) -
 
 def _median(values: Floats) -> float:
     known = values[values > 0]
-    return float(np.median(known)) if len(known) else 0.0
+    return half_way(known)

@@ -18,6 +18,7 @@ from mpt.core.influence import (
     MOST_SPREAD,
     capped_remaining,
     direction_share,
+    half_way,
     no_majority,
     spread_share,
 )
@@ -349,4 +350,4 @@ def _credits(stacked: _Stacked, typical: float) -> Floats:
 def _median(values: Floats) -> float:
     known = values[np.isfinite(values)]
     known = known[known > 0] if np.any(known > 0) else known
-    return float(np.median(known)) if len(known) else 0.0
+    return half_way(known)

@@ -20,7 +20,7 @@ from mpt.core.bounded import Clip, Consensus
 from mpt.core.cross import CrossStatistics
 from mpt.core.equations import regularize
 from mpt.core.health import whiten
-from mpt.core.influence import HOLDERS, Known, redescending, spread_share
+from mpt.core.influence import HOLDERS, Known, half_way, redescending, spread_share
 from mpt.core.linalg import dot, gram
 from mpt.core.rounding import regular_factor
 from mpt.core.validation import Floats, Ints
@@ -313,4 +313,4 @@ def _total(matrices: Sequence[Floats]) -> Floats:
 def _median(values: Floats) -> float:
     known = values[np.isfinite(values)]
     known = known[known > 0]
-    return float(np.median(known)) if len(known) else 0.0
+    return half_way(known)

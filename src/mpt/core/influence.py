@@ -126,6 +126,14 @@ def bounds(squares: Floats, usual: Floats, known: Known, dimensions: int) -> Flo
     return most + np.minimum(SLACK * own[:, None], (OWN_OFFSET - 1) * most)
 
 
+def half_way(values: Floats) -> float:
+    """The median of values (n,), none of them NaN; 0 of none. Faster than `np.median` where they are few."""
+    if not len(values):
+        return 0.0
+    ordered = np.sort(values)
+    return float((ordered[(len(values) - 1) // 2] + ordered[len(values) // 2]) / 2)
+
+
 def middle(values: Floats) -> Floats:
     """The median along the first axis of what is not NaN; NaN where nothing is. Faster than `np.nanmedian`."""
     ordered = np.sort(values, axis=0)
