@@ -76,7 +76,7 @@ class StackedSteps:
         flips = self._padded(schedule.flips[:, :, :width]) if schedule.flips.ndim > 1 else None
         shifts = self._padded(schedule.shifts[:, :, :width]) if schedule.shifts.ndim > 1 else None
         for t, sizes in enumerate(schedule.sizes):
-            for size in sorted(set(sizes[sizes > 0].tolist())) if not self.stack.fills else [width]:
+            for size in [int(sizes.max())] if self.stack.fills else sorted(set(sizes[sizes > 0].tolist())):
                 full = bool(np.all(sizes == size)) and len(sizes) == self.vehicles
                 if not full:
                     self.counts.copy_(counts[t, :, None])
