@@ -12,9 +12,11 @@ from mpt.core import NearestClassMean
 from mpt.core.two_views import JoinedViews
 from mpt.data import load
 from mpt.federation.engine import Federation, rounds
+from mpt.federation.living import row_of
 from mpt.federation.stored import side_by_side
 from mpt.methods import MethodError, find_method
 from mpt.methods.registry import find_on_fleet, on_fleets
+from mpt.scenario import PlanError
 
 from .test_engine import PLAN, without_seconds
 
@@ -108,6 +110,12 @@ def test_a_fleet_says_that_it_reads_one_model():
     assert not {"mpt-duo", "oracle-train:duo", "live:duo"} & set(on_fleets())
     with pytest.raises(MethodError, match="reads the features of two models together"):
         find_on_fleet("mpt-duo")
+
+
+@pytest.mark.parametrize("name", ["mpt-duo", "live:duo"])
+def test_a_scenario_says_that_its_rows_read_one_model(name):
+    with pytest.raises(PlanError, match="reads the features of two models together"):
+        row_of(name)
 
 
 def test_a_readout_of_two_views_needs_both(whole):
