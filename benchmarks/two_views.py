@@ -4,6 +4,7 @@
     python benchmarks/real_images.py pack FOLDER PACKED                                 # where pyarrow is
     python benchmarks/two_views.py run RESULTS.csv tuning --packed PACKED --seeds 3 --seconds 500     # on a GPU
     python benchmarks/two_views.py run RESULTS.csv untouched beyond embedding --packed PACKED --seeds 3 [--depart-at 50]
+    python benchmarks/two_views.py replay RESULTS.csv RUN ...                # of `mpt run --record`, without training
     python benchmarks/two_views.py table RESULTS.csv [MORE.csv ...]
     python benchmarks/two_views.py cost [BACKBONE ...]
 
@@ -151,15 +152,57 @@ def run_cell(dataset: Dataset, cell: Cell, args: argparse.Namespace) -> list[lis
     for states, new in rounds_together(federations, [f.start() for f in federations]):
         number = states[0].round
         for federation, duo, views, rows in zip(federations, duos, seen, new, strict=True):
-            lines += [line(cell, args.depart_at, row) for row in rows if row.round > args.depart_at]
             view, readout = views.views.pop(number, None), duo.kept.pop(number, None)
-            if view is not None and readout is not None:
-                for wanted, (passes, scores) in zip(
-                    PASSES, cascade(readout, view, dataset.test.labels, rare), strict=True
-                ):
-                    about = (federation.plan.seed, number, f"mpt-duo@{wanted:g}", passes)
-                    lines.append(_line(cell, args.depart_at, about, scores, rare, 0))
+            lines += lines_of(cell, federation.plan, rows, view, readout, dataset.test.labels)
     return lines
+
+
+def lines_of(
+    cell: Cell,
+    plan: Plan,
+    rows: Sequence[Measurement],
+    view: ServerView | None,
+    readout: JoinedViews | None,
+    labels: Any,
+) -> list[list[str]]:
+    """Of one round after the departure: a line a row, and one for each of `PASSES`."""
+    lines = [line(cell, plan.depart_at, row) for row in rows if row.round > plan.depart_at]
+    if view is None or readout is None:
+        return lines
+    for wanted, (passes, scores) in zip(PASSES, cascade(readout, view, labels, plan.rare), strict=True):
+        about = (plan.seed, view.number, f"mpt-duo@{wanted:g}", passes)
+        lines.append(_line(cell, plan.depart_at, about, scores, plan.rare, 0))
+    return lines
+
+
+def replay_runs(args: argparse.Namespace) -> None:
+    """The same from recorded runs; rows whose training a run does not have are missing."""
+    from mpt.runs.record import Record
+    from mpt.runs.replay import read_finished, read_rounds, scored_rounds
+
+    lines = list[list[str]]()
+    for folder in args.runs:
+        config, manifest, _ = read_finished(folder)
+        cell = Cell(manifest["dataset"], manifest["classes"][manifest["rare"]], config.backbone, config.remaining)
+        for seed in config.seed_numbers:
+            plan, record = Plan.of(config, manifest["rare"], seed), Record.of(folder)
+            there = record.round(seed, plan.depart_at, record.samples(seed))
+            duo, views = Watched(), dict[int, ServerView]()
+            methods: list[Any] = [duo, *(m for m in map(find_method, BESIDE) if m.training in there)]
+
+            def seen(rounds: Any, views: dict[int, ServerView] = views) -> Any:
+                for one in rounds:
+                    found = one.seen()
+                    views[one.number] = found["held-out"]
+                    yield one.number, found
+
+            labels = record.samples(seed).test_labels
+            for rows in scored_rounds(plan, methods, seen(read_rounds(record, plan)), folder):
+                number = rows[0].round
+                lines += lines_of(cell, plan, rows, views.pop(number), duo.kept.pop(number, None), labels)
+    with args.results[0].open("w", newline="") as file:
+        csv.writer(file).writerows([COLUMNS, *lines])
+    print_cells(figures(lines))
 
 
 def line(cell: Cell, depart_at: int, row: Measurement) -> list[str]:
@@ -190,7 +233,7 @@ def samples(name: str, packed: Path | None) -> Dataset:
 def run_cells(args: argparse.Namespace) -> None:
     """Run the cells that are not there yet and print what each gave."""
     until, path = time.monotonic() + args.seconds, args.results[0]
-    lines = list(csv.reader(path.open()))[1:] if path.exists() else []
+    lines = lines_in(path) if path.exists() else []
     done = {tuple(one[:KEY]) for one in lines}
     for text in (one for cell in args.cells for one in GROUPS.get(cell, (cell,))):
         cell = Cell.of(text)
@@ -205,6 +248,12 @@ def run_cells(args: argparse.Namespace) -> None:
             csv.writer(file).writerows([COLUMNS, *lines])
         print(f"{text}, departure after {args.depart_at}: {time.monotonic() - start:.0f} s", flush=True)
         print_cells(figures(new))
+
+
+def lines_in(path: Path) -> list[list[str]]:
+    """The lines of a file of results, without its head."""
+    with path.open(newline="") as file:
+        return list(csv.reader(file))[1:]
 
 
 Figures = dict[tuple[str, ...], dict[str, np.ndarray]]
@@ -268,16 +317,21 @@ def bootstrapped(cells: Figures, method: str, below: str, above: str, draws: int
 
 def table(paths: Sequence[Path]) -> None:
     """What the docs show, of all cells of these files."""
-    cells = figures([one for path in paths for one in list(csv.reader(path.open()))[1:]])
+    cells = figures([one for path in paths for one in lines_in(path)])
     print_cells(cells)
-    for method in ("mpt-duo", "mpt-duo@1.3", "oracle-train:duo"):
-        low, high, without = bootstrapped(cells, method, "oracle-train", "live")
-        share = gained(cells, method, "oracle-train", "live")
+    lived = {cell: methods for cell, methods in cells.items() if "live" in methods}
+    for method in ("mpt-duo", "mpt-duo@1.3", "oracle-train:duo") if lived else ():
+        low, high, without = bootstrapped(lived, method, "oracle-train", "live")
+        share = gained(lived, method, "oracle-train", "live")
         said = "" if not without else f"; {without:.0%} of the draws have no ratio: live is not above oracle-train"
-        print(f"sum({method} - oracle-train) / sum(live - oracle-train): {share:.2f}, 95% {low:.2f} to {high:.2f}{said}")
+        print(
+            f"sum({method} - oracle-train) / sum(live - oracle-train): {share:.2f}, 95% {low:.2f} to {high:.2f}{said}"
+        )
     print("\n| mpt-duo less | F1 | worst cell | balanced accuracy | accuracy on the others |\n|---|---|---|---|---|")
     for other in ("mpt-x", "oracle-train", "stop-at-departure", "oracle-train:duo", "live", "live:duo"):
-        gaps = {cell: methods["mpt-duo"] - methods[other] for cell, methods in cells.items()}
+        gaps = {cell: methods["mpt-duo"] - methods[other] for cell, methods in cells.items() if other in methods}
+        if not gaps:
+            continue
         worst = min(gaps, key=lambda cell: float(gaps[cell][:, 0].mean()))
         entries = [np.array([gap[:, which].mean() for gap in gaps.values()]) for which in range(3)]
         texts = [f"{values.mean():+.3f} ± {interval(values):.3f}" for values in entries]
@@ -333,6 +387,9 @@ def main() -> None:
     run.add_argument("--epochs", type=int, default=5)
     run.add_argument("--per-class", type=int)
     run.add_argument("--seconds", type=float, default=1e9)
+    again = commands.add_parser("replay")
+    again.add_argument("results", type=Path, nargs=1)
+    again.add_argument("runs", type=Path, nargs="+")
     shown = commands.add_parser("table")
     shown.add_argument("results", type=Path, nargs="+")
     costs = commands.add_parser("cost")
@@ -340,6 +397,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.what == "run":
         run_cells(args)
+    elif args.what == "replay":
+        replay_runs(args)
     elif args.what == "table":
         table(args.results)
     else:
