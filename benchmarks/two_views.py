@@ -40,6 +40,8 @@ from mpt.federation.view import ServerView
 from mpt.learning import build
 from mpt.methods import Method, RoundContext, find_method
 from mpt.methods.mpt_duo import DuoState, MptDuo
+from mpt.runs.record import Record
+from mpt.runs.replay import read_finished, read_rounds, scored_rounds
 
 GROUPS = {
     "tuning": (
@@ -177,9 +179,6 @@ def lines_of(
 
 def replay_runs(args: argparse.Namespace) -> None:
     """The same from recorded runs; rows whose training a run does not have are missing."""
-    from mpt.runs.record import Record
-    from mpt.runs.replay import read_finished, read_rounds, scored_rounds
-
     lines = list[list[str]]()
     for folder in args.runs:
         config, manifest, _ = read_finished(folder)

@@ -25,7 +25,10 @@ from mpt.runs.export import deployable
 from mpt.runs.models import ModelFolder
 from mpt.runs.reader import read_run
 
-METHODS = ("fedavg", "ccvr", "icarl", "frozen", "dpcr", "stop-at-departure", "mpt", "mpt-lite", "mpt-x", "oracle-train")
+METHODS = (
+    *("fedavg", "ccvr", "icarl", "frozen", "dpcr", "stop-at-departure"),
+    *("mpt", "mpt-lite", "mpt-x", "mpt-duo", "oracle-train"),
+)
 SETTINGS = {
     "dataset": "road?train=30&test=12",
     "image_size": 28,

@@ -21,6 +21,10 @@ _Method = Annotated[
     str | None, typer.Option(help="of a run: whose readout; default: mpt-x, mpt, or else the run's first")
 ]
 _Readout = Annotated[str | None, typer.Option(help="of a run: where the method has several; default: its first")]
+_Hesitation = Annotated[
+    float | None,
+    typer.Option(help="of two models (mpt-duo): ask the departure-time one only up to this; default: always"),
+]
 _Seed = Annotated[int | None, typer.Option(help="of a run: whose model; default: its first")]
 
 
@@ -42,16 +46,20 @@ def export(
     method: _Method = None,
     readout: _Readout = None,
     seed: _Seed = None,
+    hesitation: _Hesitation = None,
 ) -> None:
     """The backbone with the last readout as its last linear layer: uint8 images (N, C, H, W) to logits."""
-    from mpt.export.formats import kind_of, write_model
+    from mpt.export.formats import kind_of, second_file, write_model
+    from mpt.export.two_models import TwoModelMetadata
     from mpt.fleet.export import default_name
 
     chosen = kind_of(kind, out)
     path = out or default_name(where, chosen)
-    about = write_model(_model(where, method, readout, seed), chosen, path)
+    about = write_model(_model(where, method, readout, seed, hesitation), chosen, path)
     by = f", {about.method} by its {about.readout} readout" if about.method else ""
     say(f"{path}: {about.backbone} with {len(about.class_names)} classes after round {about.round}{by}")
+    if isinstance(about, TwoModelMetadata):
+        say(f"{second_file(path)}: the model of round {about.earlier_round}; {about.rule}")
     for name in about.missing:
         say(f"{name} has no prototype and is never predicted")
 
@@ -62,6 +70,7 @@ def predict(
     method: _Method = None,
     readout: _Readout = None,
     seed: _Seed = None,
+    hesitation: _Hesitation = None,
     as_json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
 ) -> None:
     """What images are taken for, by a run's or a fleet's last readout."""
@@ -69,7 +78,7 @@ def predict(
 
     from mpt.data.encoded import read_image
 
-    model = _model(where, method, readout, seed)
+    model = _model(where, method, readout, seed, hesitation)
     about = model.metadata
     pixels = np.stack([read_image(path, about.image_size, about.in_channels) for path in images])
     found = model.predict(pixels)
@@ -83,7 +92,9 @@ def predict(
     show(table)
 
 
-def _model(where: str, method: str | None, readout: str | None, seed: int | None) -> "DeployableModel":
+def _model(
+    where: str, method: str | None, readout: str | None, seed: int | None, hesitation: float | None
+) -> "DeployableModel":
     """Of a run's folder, or of a fleet's state."""
     from mpt.fleet.export import deployable as of_fleet
     from mpt.fleet.store import existing_store
@@ -91,8 +102,8 @@ def _model(where: str, method: str | None, readout: str | None, seed: int | None
     from mpt.runs.reader import is_run
 
     if is_run(Path(where)):
-        return of_run(Path(where), method, readout, seed)
-    for name, value in (("method", method), ("readout", readout)):
+        return of_run(Path(where), method, readout, seed, hesitation)
+    for name, value in (("method", method), ("readout", readout), ("hesitation", hesitation)):
         if value is not None:
             raise click.UsageError(f"{name}: {value!r}, but {where} is a fleet's state, which has one of its own")
     if not where.startswith("sqlite:") and not Path(where).exists():
