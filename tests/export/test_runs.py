@@ -199,7 +199,7 @@ def test_they_are_kept_once_and_take_what_was_expected(run):
 
 
 def _readouts(method):
-    return ("own",) if method in ("fedavg", "ccvr", "icarl", "dpcr") else ("mahalanobis", "cosine")
+    return ("own",) if method in ("fedavg", "ccvr", "icarl", "dpcr", "mpt-duo") else ("mahalanobis", "cosine")
 
 
 def test_a_folder_from_elsewhere_runs_no_code(run, tmp_path):

@@ -1,8 +1,8 @@
 """A readout of two models for deployment: two files, and the rule by which the second is asked.
 
 The first, `current`, takes images (N, C, H, W) and gives what the current model says: `logits` (N, num_classes),
-whether the earlier model is to be asked, `ask` (N,), and what the current model adds then, `partial` (N, num_classes). The
-second, `earlier`, takes images and their `partial` and gives `logits`, which decide. The class is the largest logit.
+whether the earlier model is to be asked, `ask` (N,), and what the current model adds then, `partial` (N, num_classes).
+The second, `earlier`, takes images and their `partial` and gives `logits`, which decide. The class is the largest one.
 """
 
 from dataclasses import dataclass
