@@ -60,8 +60,9 @@ GROUPS = {
         *("cifar10:airplane:cnn3-embedding", "cars-bodytype:pickup:cnn3-embedding"),
     ),
 }
-"""`tuning`: those that settings were chosen on. `untouched`: reported, looked at by nobody before; the last two groups
-have classes on which plain sums and joint readouts had been tried before."""
+"""`tuning`: the classes for choosing settings. `untouched`: classes on which no readout of two views had been tried
+when this was written; MPT-X has been seen on pickup and subcompact. `beyond` and `embedding`: plain sums and joint
+readouts had been tried on truck, cat and van, and on automobile with the embedding CNN."""
 
 BESIDE = ("mpt-x", "oracle-train", "oracle-train:duo", "live", "live:duo", "stop-at-departure")
 PASSES = (1.05, 1.1, 1.2, 1.3, 1.5, 1.75)
