@@ -76,7 +76,7 @@ def test_what_comes_with_mpt_keeps_the_protocol(name):
     checks = check_method(name)
     assert [check for check in checks if not check.passed] == []
     told = {check.name: check.said for check in checks}
-    compared = name in ("oracle", "oracle-train", "oracle-train:outward", "live")
+    compared = name in ("oracle", "oracle-train", "oracle-train:outward", "oracle-train:duo", "live", "live:duo")
     assert ("as a row to compare with may" in told[REFERENCE]) == compared
 
 

@@ -18,7 +18,7 @@ CLASSES = (
     ClassStanding("bus", "missing"),
 )
 ORIGIN = Origin("run", "mpt-x", "mahalanobis", "a" * 64, "road", "f00", 0, "0.1.0", None, CLASSES)
-MANIFEST = ReleaseManifest("m.pt", "torchscript", "b" * 64, 12, 5, "cnn3", 3, 28, "0.1.0", "good", ORIGIN)
+MANIFEST = ReleaseManifest("m.pt", "torchscript", "b" * 64, 12, None, 5, "cnn3", 3, 28, "0.1.0", "good", ORIGIN)
 
 
 def test_what_is_written_is_read():
@@ -77,6 +77,16 @@ def test_another_file_than_the_manifests_is_found(tmp_path):
     right = replace(MANIFEST, sha256=hashlib.sha256(b"weights").hexdigest())
     manifest_path(model).write_text(right.to_json())
     assert read_release(model) == right
+    two = replace(right, earlier_sha256=hashlib.sha256(b"before").hexdigest())
+    manifest_path(model).write_text(two.to_json())
+    with pytest.raises(ExportError, match=r"m\.earlier\.pt: cannot be read"):
+        read_release(model)
+    (tmp_path / "m.earlier.pt").write_bytes(b"before")
+    assert [path.name for path in read_release(model).files(model)] == ["m.pt", "m.earlier.pt", "m.pt.manifest.json"]
+    (tmp_path / "m.earlier.pt").write_bytes(b"after")
+    with pytest.raises(ExportError, match=r"m\.earlier\.pt: is not the file that"):
+        read_release(model)
+    manifest_path(model).write_text(right.to_json())
     model.write_bytes(b"wEights")
     with pytest.raises(ExportError, match=r"is not the file that m\.pt\.manifest\.json was written for"):
         read_release(model)

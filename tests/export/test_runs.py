@@ -26,7 +26,10 @@ from mpt.runs.export import deployable, releasable
 from mpt.runs.models import ModelFolder
 from mpt.runs.reader import read_run
 
-METHODS = ("fedavg", "ccvr", "icarl", "frozen", "dpcr", "stop-at-departure", "mpt", "mpt-lite", "mpt-x", "oracle-train")
+METHODS = (
+    *("fedavg", "ccvr", "icarl", "frozen", "dpcr", "stop-at-departure"),
+    *("mpt", "mpt-lite", "mpt-x", "mpt-duo", "oracle-train"),
+)
 SETTINGS = {
     "dataset": "road?train=30&test=12",
     "image_size": 28,
@@ -239,7 +242,7 @@ def test_they_are_kept_once_and_take_what_was_expected(run):
 
 
 def _readouts(method):
-    return ("own",) if method in ("fedavg", "ccvr", "icarl", "dpcr") else ("mahalanobis", "cosine")
+    return ("own",) if method in ("fedavg", "ccvr", "icarl", "dpcr", "mpt-duo") else ("mahalanobis", "cosine")
 
 
 def test_a_folder_from_elsewhere_runs_no_code(run, tmp_path):

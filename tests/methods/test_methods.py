@@ -22,7 +22,8 @@ def test_every_method_answers_with_a_prototype_or_a_readout():
     for name in METHODS:
         outcome, now = FLEET.run(find_method(name))
         if hasattr(outcome, "predict"):
-            assert outcome.predict(FLEET.after).shape == (300,)
+            views = (FLEET.after, FLEET.before)[: getattr(outcome, "views", 1)]
+            assert outcome.predict(np.concatenate(views, axis=1)).shape == (300,)
         else:
             assert outcome.shape == (D,)
             assert np.isfinite(outcome).all()

@@ -16,7 +16,7 @@ from mpt.core.validation import Floats, Ints
 from mpt.federation.measurement import Anchors
 from mpt.federation.scoring import evaluate
 from mpt.federation.state import FederationState
-from mpt.federation.stored import predictions
+from mpt.federation.stored import predictions, side_by_side
 from mpt.federation.view import views
 from mpt.methods import Method, MethodError
 from mpt.methods.method import RoundContext
@@ -67,7 +67,7 @@ class Observed:
     """A method as the judge sees it, which writes down what goes through it."""
 
     def __init__(
-        self, make: Make, method: Method, seen: Observation, test: Callable[[], Floats], isolated: bool
+        self, make: Make, method: Method, seen: Observation, test: Callable[[Any], Floats], isolated: bool
     ) -> None:
         self.make, self.method, self.seen, self.test, self.isolated = make, method, seen, test, isolated
 
@@ -86,7 +86,7 @@ class Observed:
         if isinstance(given[1], np.ndarray):
             self.seen.prototypes[context.round] = np.array(given[1])
         elif hasattr(given[1], "predict"):
-            self.seen.predicted[context.round] = predictions(given[1], self.test(), context.num_classes)
+            self.seen.predicted[context.round] = predictions(given[1], self.test(given[1]), context.num_classes)
         return given
 
     def _watched(self, context: RoundContext) -> RoundContext:
@@ -138,7 +138,7 @@ def observe(make: Make, world: World, *, isolated: bool = False, resumed: bool =
         before = stored if number == PLAN.depart_at else before
         training = method.training
         mine = views(world.presence, number, {training: stored}, {} if before is None else {training: before})
-        watched: Any = Observed(make, method, seen, partial(getattr, stored, "test"), isolated)
+        watched: Any = Observed(make, method, seen, partial(side_by_side, test=stored.test, before=before), isolated)
         _, states, anchors = evaluate(PLAN, number, [watched], mine, states, anchors)
         if resumed:
             states, method = _written_and_read(number, states), make()

@@ -25,6 +25,10 @@ _Method = Annotated[
     str | None, typer.Option(help="of a run: whose readout; default: mpt-x, mpt, or else the run's first")
 ]
 _Readout = Annotated[str | None, typer.Option(help="of a run: where the method has several; default: its first")]
+_Hesitation = Annotated[
+    float | None,
+    typer.Option(help="of two models (mpt-duo): ask the departure-time one only up to this; default: always"),
+]
 _Seed = Annotated[int | None, typer.Option(help="of a run: whose model; default: its first")]
 
 
@@ -59,14 +63,16 @@ def export(
     register: Annotated[
         str | None, typer.Option(metavar="NAME[@ALIAS]", help="with --track: as a version of this name in its registry")
     ] = None,
+    hesitation: _Hesitation = None,
 ) -> None:
     """The backbone with the last readout as its last linear layer: uint8 images (N, C, H, W) to logits.
 
     Beside it stands its manifest: its SHA-256, where it comes from, and how far each class can be trusted.
     """
-    from mpt.export.formats import kind_of
+    from mpt.export.formats import kind_of, second_file
     from mpt.export.manifest import check_level, manifest_path
     from mpt.export.release import write_release
+    from mpt.export.two_models import TwoModelMetadata
     from mpt.fleet.export import default_name
     from mpt.runs.publish import publication
     from mpt.runs.reader import is_run
@@ -75,10 +81,12 @@ def export(
     check_level(require)
     path = out or default_name(where, chosen)
     publish = publication(track, register, Path(where) if is_run(Path(where)) else None, note)
-    release = _release(where, method, readout, seed)
+    release = _release(where, method, readout, seed, hesitation)
     made, about = write_release(release, chosen, path, require), release.model.metadata
     by = f", {about.method} by its {about.readout} readout" if about.method else ""
     say(f"{path}: {about.backbone} with {len(about.class_names)} classes after round {about.round}{by}")
+    if isinstance(about, TwoModelMetadata):
+        say(f"{second_file(path)}: the model of round {about.earlier_round}; {about.rule}")
     say(f"{manifest_path(path)}: SHA-256 {made.sha256[:12]}...")
     for one in made.origin.classes:
         if one.state == "missing":
@@ -96,6 +104,7 @@ def predict(
     method: _Method = None,
     readout: _Readout = None,
     seed: _Seed = None,
+    hesitation: _Hesitation = None,
     as_json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
 ) -> None:
     """What images are taken for, by a run's or a fleet's last readout."""
@@ -103,7 +112,7 @@ def predict(
 
     from mpt.data.encoded import read_image
 
-    model = _model(where, method, readout, seed)
+    model = _model(where, method, readout, seed, hesitation)
     about = model.metadata
     pixels = np.stack([read_image(path, about.image_size, about.in_channels) for path in images])
     found = model.predict(pixels)
@@ -117,33 +126,37 @@ def predict(
     show(table)
 
 
-def _model(where: str, method: str | None, readout: str | None, seed: int | None) -> "DeployableModel":
+def _model(
+    where: str, method: str | None, readout: str | None, seed: int | None, hesitation: float | None
+) -> "DeployableModel":
     """Of a run's folder, or of a fleet's state."""
     from mpt.fleet.export import deployable as of_fleet
     from mpt.runs.export import deployable as of_run
 
-    if _is_run(where, method, readout):
-        return of_run(Path(where), method, readout, seed)
+    if _is_run(where, method, readout, hesitation):
+        return of_run(Path(where), method, readout, seed, hesitation)
     return _of_store(where, of_fleet)
 
 
-def _release(where: str, method: str | None, readout: str | None, seed: int | None) -> "Release":
+def _release(
+    where: str, method: str | None, readout: str | None, seed: int | None, hesitation: float | None
+) -> "Release":
     """The same, with where it comes from."""
     from mpt.fleet.export import releasable as of_fleet
     from mpt.runs.export import releasable as of_run
 
-    if _is_run(where, method, readout):
-        return of_run(Path(where), method, readout, seed)
+    if _is_run(where, method, readout, hesitation):
+        return of_run(Path(where), method, readout, seed, hesitation)
     return _of_store(where, of_fleet)
 
 
-def _is_run(where: str, method: str | None, readout: str | None) -> bool:
+def _is_run(where: str, method: str | None, readout: str | None, hesitation: float | None) -> bool:
     """Whether it is a run's folder; a fleet's state has no rows to choose from."""
     from mpt.runs.reader import is_run
 
     if is_run(Path(where)):
         return True
-    for name, value in (("method", method), ("readout", readout)):
+    for name, value in (("method", method), ("readout", readout), ("hesitation", hesitation)):
         if value is not None:
             raise click.UsageError(f"{name}: {value!r}, but {where} is a fleet's state, which has one of its own")
     if not where.startswith("sqlite:") and not Path(where).exists():

@@ -11,7 +11,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from torch import Tensor
 from mpt.base.errors import MptError
 from mpt.base.files import write_atomically
 from mpt.base.text import installs
-from mpt.export.model import DeployableModel, Deployed, Metadata
+from mpt.export.model import DeployableModel, Metadata
+from mpt.export.two_models import TwoModelMetadata, TwoModels
 
 EXTENSIONS = {"onnx": ".onnx", "torchscript": ".pt"}
 METADATA = "mpt.json"
@@ -55,24 +56,40 @@ def write_model(model: DeployableModel, kind: str, out: Path) -> Metadata:
     if lacking is not None:
         raise ExportError(f"{lacking} is not installed, {installs('export')} brings it")
     about = model.metadata
-    example = torch.zeros((2, about.in_channels, about.image_size, about.image_size), dtype=torch.uint8)
+    images = torch.zeros((2, about.in_channels, about.image_size, about.image_size), dtype=torch.uint8)
+    files: dict[Path, tuple[Any, tuple[Tensor, ...], Metadata]] = {out: (model.deployed(), (images,), about)}
+    if isinstance(model, TwoModels) and isinstance(about, TwoModelMetadata):
+        partial = torch.zeros((2, len(about.class_names)))
+        files[second_file(out)] = model.second(), (images, partial), replace(about, part="earlier")
     with torch.no_grad(), _quiet():
-        data = _WRITERS[kind](model.deployed(), example, about)
+        made = {path: _WRITERS[kind](*file) for path, file in files.items()}
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(out, data, private=True)
+        for path, data in made.items():
+            write_atomically(path, data, private=True)
     except OSError as error:
         raise ExportError(f"out: {out} cannot be written ({error.strerror})") from None
     return about
 
 
-def _onnx(model: Deployed, example: Tensor, about: Metadata) -> bytes:
+def second_file(out: Path) -> Path:
+    """Where the earlier model of two is written.
+
+    Example:
+        >>> second_file(Path("runs/model.onnx")).name
+        'model.earlier.onnx'
+    """
+    return out.with_name(f"{out.stem}.earlier{out.suffix}")
+
+
+def _onnx(model: Any, example: tuple[Tensor, ...], about: Metadata) -> bytes:
+    batch = torch.export.Dim("batch")
     try:
-        exported = torch.export.export(model, (example,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+        exported = torch.export.export(model, example, dynamic_shapes=tuple({0: batch} for _ in example))
         program = torch.onnx.export(
             exported,
-            input_names=["images"],
-            output_names=["logits"],
+            input_names=list(model.inputs),
+            output_names=list(model.outputs),
             opset_version=_OPSET,
             dynamo=True,
             verbose=False,
@@ -99,28 +116,37 @@ def _name_batch(proto: Any) -> None:
                 dim.dim_param = dim.dim_param.replace(axis, "batch")
 
 
-def _torchscript(model: Deployed, example: Tensor, about: Metadata) -> bytes:
+def _torchscript(model: Any, example: tuple[Tensor, ...], about: Metadata) -> bytes:
     try:
         traced = torch.jit.trace(model, example)  # type: ignore[no-untyped-call]
     except Exception as error:
         raise _not_exportable(about, str(error).strip().split("\n")[0]) from error
-    more = torch.cat([example, example + 128, example + 255])
+    images, *rest = example
+    more = (torch.cat([images, images + 128, images + 255]), *(torch.cat([one, one, one]) for one in rest))
     try:
-        same = torch.allclose(traced(more), model(more), rtol=1e-3)
+        same = all(map(_close, _several(traced(*more)), _several(model(*more))))
     except RuntimeError:
         same = False
     if not same:
-        raise _not_exportable(about, f"traced with {len(example)} images it gives other logits for {len(more)}")
+        raise _not_exportable(about, f"traced with {len(images)} images it gives other logits for {len(more[0])}")
     buffer = io.BytesIO()
     torch.jit.save(traced, buffer, _extra_files={METADATA: json.dumps(asdict(about)).encode()})
     return buffer.getvalue()
+
+
+def _several(given: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return given if isinstance(given, tuple) else (given,)
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    return torch.allclose(one.float(), other.float(), rtol=1e-3)
 
 
 def _not_exportable(about: Metadata, why: str) -> ExportError:
     return ExportError(f"backbone: {about.backbone} cannot be exported for any number of images ({why})")
 
 
-_WRITERS: dict[str, Callable[[Deployed, Tensor, Metadata], bytes]] = {"onnx": _onnx, "torchscript": _torchscript}
+_WRITERS: dict[str, Callable[[Any, tuple[Tensor, ...], Metadata], bytes]] = {"onnx": _onnx, "torchscript": _torchscript}
 
 
 def _lacking(kind: str) -> str | None:

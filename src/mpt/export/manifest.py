@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from mpt.base.text import listed
 from mpt.core.health import VERDICTS, Verdict
-from mpt.export.formats import EXTENSIONS, ExportError
+from mpt.export.formats import EXTENSIONS, ExportError, second_file
 
 FORMAT = 1
 """Of the file; raised when a key changes its meaning."""
@@ -103,6 +103,7 @@ class ReleaseManifest:
         format: "onnx" or "torchscript".
         sha256: of the model.
         bytes: its size.
+        earlier_sha256: of the earlier model's file, `second_file`; None where there is one model.
         round: of the model and the prototypes.
         backbone, in_channels, image_size: of the model.
         exported_by: the release of mpt that wrote it.
@@ -114,6 +115,7 @@ class ReleaseManifest:
     format: str
     sha256: str
     bytes: int
+    earlier_sha256: str | None
     round: int
     backbone: str
     in_channels: int
@@ -121,6 +123,11 @@ class ReleaseManifest:
     exported_by: str
     required: str | None
     origin: Origin
+
+    def files(self, model: Path) -> tuple[Path, ...]:
+        """All that is released: the model, where there is one the earlier one, and this."""
+        earlier = () if self.earlier_sha256 is None else (second_file(model),)
+        return (model, *earlier, manifest_path(model))
 
     def to_json(self) -> str:
         """As the file has it."""
@@ -169,9 +176,20 @@ def read_release(model: Path) -> ReleaseManifest:
     except UnicodeDecodeError:
         raise ExportError(f"{path}: is no text, should be as mpt export writes it") from None
     found = parse(text, str(path))
-    if found.sha256 != hashlib.sha256(data).hexdigest():
-        raise ExportError(f"{model}: is not the file that {path.name} was written for, their SHA-256 differ")
+    check_hash(model, data, found.sha256, path)
+    if found.earlier_sha256 is not None:
+        second = second_file(model)
+        try:
+            check_hash(second, second.read_bytes(), found.earlier_sha256, path)
+        except OSError as error:
+            raise ExportError(f"{second}: cannot be read ({error.strerror})") from None
     return found
+
+
+def check_hash(file: Path, data: bytes, sha256: str, manifest: Path) -> None:
+    """`ExportError` where a file is not the one that a manifest was written for."""
+    if sha256 != hashlib.sha256(data).hexdigest():
+        raise ExportError(f"{file}: is not the file that {manifest.name} was written for, their SHA-256 differ")
 
 
 def parse(text: str, where: str) -> ReleaseManifest:
@@ -189,6 +207,7 @@ def parse(text: str, where: str) -> ReleaseManifest:
         format=top.one_of("format", tuple(EXTENSIONS)),
         sha256=top.hash("sha256"),
         bytes=top.whole("bytes"),
+        earlier_sha256=top.hash("earlier_sha256", None),
         round=top.whole("round"),
         backbone=top.take("backbone", str),
         in_channels=top.whole("in_channels"),
@@ -260,10 +279,10 @@ class _Keys:
             raise ExportError(f"{self.where}: {key} is {value}, should be at least 0")
         return value
 
-    def hash(self, key: str) -> str:
-        """A SHA-256."""
-        value: str = self.take(key, str)
-        if len(value) != 64 or set(value) - set("0123456789abcdef"):
+    def hash(self, key: str, *besides: None) -> Any:
+        """A SHA-256, or None where that may be."""
+        value = self.take(key, str, *besides)
+        if value is not None and (len(value) != 64 or set(value) - set("0123456789abcdef")):
             raise ExportError(f"{self.where}: {key} is {_said(value)}, should be a SHA-256 as 64 hexadecimal digits")
         return value
 

@@ -58,6 +58,8 @@ class Prediction(NamedTuple):
 class Deployed(nn.Module):
     """uint8 images (N, C, H, W) to logits (N, num_classes)."""
 
+    inputs, outputs = ("images",), ("logits",)
+
     def __init__(self, backbone: nn.Module, weight: Floats, bias: Floats) -> None:
         super().__init__()
         self.backbone = backbone
@@ -87,7 +89,7 @@ class DeployableModel:
     bias: Floats
     metadata: Metadata
 
-    def deployed(self) -> Deployed:
+    def deployed(self) -> nn.Module:
         """What is exported, in float32."""
         return Deployed(self.model.backbone, self.weight, self.bias).eval()
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from mpt.base.files import write_atomically
-from mpt.export.formats import ExportError, write_model
+from mpt.export.formats import ExportError, second_file, write_model
 from mpt.export.manifest import Origin, ReleaseManifest, check_required, manifest_path, parse
 from mpt.export.model import DeployableModel
+from mpt.export.two_models import TwoModels
 from mpt.version import __version__
 
 
@@ -38,11 +39,13 @@ def write_release(release: Release, kind: str, out: Path, require: str | None = 
     about = write_model(release.model, kind, out)
     path = manifest_path(out)
     data = out.read_bytes()
+    earlier = second_file(out).read_bytes() if isinstance(release.model, TwoModels) else None
     made = ReleaseManifest(
         file=out.name,
         format=kind,
         sha256=hashlib.sha256(data).hexdigest(),
         bytes=len(data),
+        earlier_sha256=None if earlier is None else hashlib.sha256(earlier).hexdigest(),
         round=about.round,
         backbone=about.backbone,
         in_channels=about.in_channels,

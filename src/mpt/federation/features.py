@@ -16,7 +16,7 @@ from mpt.federation.grouped import ENTRIES, cross_statistics, statistics
 from mpt.federation.jobs import diverged
 from mpt.federation.metrics import confusion_matrix
 from mpt.federation.state import Model
-from mpt.federation.stored import predictions
+from mpt.federation.stored import predictions, side_by_side
 from mpt.methods import MethodError
 from mpt.methods.method import Readout
 from mpt.protocol.cross_request import CrossRequest
@@ -65,8 +65,8 @@ class Embedding(Protocol):
         """The head's weight (C, d) and bias (C,)."""
         ...
 
-    def confusions(self, readouts: Sequence[Readout]) -> list[Ints]:
-        """(C, C) each: the test samples by label and prediction."""
+    def confusions(self, readouts: Sequence[Readout], before: "Embedding | None" = None) -> list[Ints]:
+        """(C, C) each: the test samples by label and prediction; `before` for readouts that take two views."""
         ...
 
 
@@ -180,8 +180,8 @@ class Features:
         tensors = self.model.tensors
         return _array(tensors["head.weight"].double()), _array(tensors["head.bias"].double())
 
-    def confusions(self, readouts: Sequence[Readout]) -> list[Ints]:
-        """(C, C) each: the test samples by label and prediction.
+    def confusions(self, readouts: Sequence[Readout], before: Embedding | None = None) -> list[Ints]:
+        """(C, C) each: the test samples by label and prediction; `before` for readouts that take two views.
 
         On a GPU those with `to_linear` are applied there, as many in one product as its memory may hold.
         """
@@ -191,11 +191,14 @@ class Features:
         some = max(1, ENTRIES // (len(labels) * num_classes))
         linear = (m for at in range(0, len(chosen), some) for m in self._linear_confusions(chosen[at : at + some]))
         return [
-            next(linear)
-            if there
-            else confusion_matrix(predictions(readout, self.test, num_classes), labels, num_classes)
+            next(linear) if there else self._confusion(readout, before)
             for readout, there in zip(readouts, on_device, strict=True)
         ]
+
+    def _confusion(self, readout: Readout, before: Embedding | None) -> Ints:
+        labels, num_classes = self.federation.dataset.test.labels, self.federation.dataset.num_classes
+        predicted = predictions(readout, side_by_side(readout, self.test, before), num_classes)
+        return confusion_matrix(predicted, labels, num_classes)
 
     def _linear_confusions(self, readouts: Sequence[Any]) -> "np.ndarray[Any, np.dtype[np.int64]]":
         """(M, C, C), of M readouts with `to_linear`."""

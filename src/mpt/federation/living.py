@@ -30,6 +30,7 @@ from mpt.learning import Samples, numpy_generator
 from mpt.learning.losses import find_loss
 from mpt.methods import find_method, find_part, find_training
 from mpt.methods.method import Readout
+from mpt.methods.mpt_duo import MptDuo
 from mpt.methods.simple import Linear, Oracle, SoftmaxHead
 from mpt.protocol.evaluation import Evidence
 from mpt.protocol.further import Further
@@ -368,12 +369,14 @@ def row_of(name: str) -> Row:
     """What a row of that name is in a living federation.
 
     Raises:
-        PlanError: the method stops training at the departure, of which there may be several here.
+        PlanError: the method stops training at the departure, of which there may be several here, or reads two models.
     """
     method = find_method(name)
     training = find_training(method.training)
     if training.stops:
         raise PlanError(f"methods: {name} stops training at the departure, of which a scenario has several")
+    if isinstance(method, MptDuo):
+        raise PlanError(f"methods: {name} reads the features of two models together, a scenario's rows read one's")
     if isinstance(method, SoftmaxHead):
         return Row(method.name, method.training, "head")
     if not training.departs:

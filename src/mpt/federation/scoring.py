@@ -47,7 +47,7 @@ def evaluate(
             mine = (drift, step) if method.training == "held-out" else (None, None)
             unscored.extend(scorer.rows(method, seen[method.training], states, *mine))
         confusions = {
-            one: iter(one.features.confusions([u.readout for u in unscored if u.seen is one])) for one in seen.values()
+            one: iter(one.confusions([u.readout for u in unscored if u.seen is one])) for one in seen.values()
         }
     rows = [u.row(score(next(confusions[u.seen]), (plan.rare,))) for u in unscored]
     return rows, states, anchors

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -25,6 +26,31 @@ def predictions(readout: Readout, test: Floats, num_classes: int) -> Ints:
     if len(wrong):
         raise MethodError(f"method: {name} gave class {wrong[0]}, should be from 0 to {num_classes - 1}")
     return predicted.astype(np.int64)
+
+
+class TestFeatures(Protocol):
+    """A model's features of the test samples."""
+
+    @property
+    def test(self) -> Floats:
+        """(N, d)."""
+        ...
+
+
+def views_of(readout: Readout) -> int:
+    """How many models' features a readout takes side by side: one, unless it has `views`."""
+    return int(getattr(readout, "views", 1))
+
+
+def side_by_side(readout: Readout, test: Floats, before: TestFeatures | None) -> Floats:
+    """(N, d) or (N, 2 d): the test samples as a readout takes them, some under the departure-time model too."""
+    views, name = views_of(readout), type(readout).__name__
+    if views == 1:
+        return test
+    if views > 2 or before is None:
+        there = "one model" if before is None else "two models"
+        raise MethodError(f"readout: {name} takes features of {views} models, there is {there} here")
+    return np.concatenate([test, before.test], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +89,8 @@ class Stored:
         """(n, d): of a vehicle's samples."""
         return self.features[vehicle]
 
-    def confusions(self, readouts: Sequence[Readout]) -> list[Ints]:
+    def confusions(self, readouts: Sequence[Readout], before: TestFeatures | None = None) -> list[Ints]:
         """(C, C) each: the test samples by label and prediction."""
         classes = len(self.head[1])
-        return [confusion_matrix(predictions(r, self.test, classes), self.test_labels, classes) for r in readouts]
+        made = (predictions(r, side_by_side(r, self.test, before), classes) for r in readouts)
+        return [confusion_matrix(predicted, self.test_labels, classes) for predicted in made]

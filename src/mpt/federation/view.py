@@ -1,6 +1,6 @@
 """What the server can see of a model in one round, and who scores it besides."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from mpt.core import ClassStatistics, NearestClassMean
 from mpt.core.equations import outside, span_basis
-from mpt.core.validation import Floats
+from mpt.core.validation import Floats, Ints
 from mpt.federation.features import Embedding
 from mpt.federation.gated import BenchGate
 from mpt.federation.hostile import Hostile
@@ -86,6 +86,15 @@ class ServerView:
         gate = BenchGate((plan.rare,) if gone else (), plan.cov_ridge) if plan.gated else None
         self.exchange = Exchange(self._locals, frozenset(leaving), gate)
         self._fitted: dict[str, Readout] = {}
+
+    @property
+    def before(self) -> Embedding | None:
+        """The departure-time model; None before the departure."""
+        return self._locals.before
+
+    def confusions(self, readouts: Sequence[Readout]) -> list[Ints]:
+        """(C, C) each: the test samples by label and prediction; some are asked under the departure-time model too."""
+        return self.features.confusions(readouts, self.before)
 
     def honest(self, liars: Collection[int]) -> dict[int, ClassStatistics]:
         """What the vehicles that do not lie report, with the scatter."""
@@ -215,6 +224,7 @@ class ServerView:
             held_out=self.held_out,
             cost=channel.cost,
             doubted=bool(getattr(self.features, "doubted", False)),
+            reference=None if self.before is None else self.plan.depart_at,
             witnesses=lambda: None if self.exchange.gate is None else self.exchange.gate.holders.get(self.plan.rare),
         )
 

@@ -68,6 +68,8 @@ class RoundContext:
         watched: the classes that statistics leave out of the scatter, the departed one among them; empty: that alone.
         origin: (d,) or None, a vector near the features that statistics are summed about.
         doubted: whether somebody's update was cut by more than half: what was learned in this round is in doubt.
+        reference: the round of the departure-time model, under which vehicles can embed their samples; None before it,
+            and where the server of a fleet decides.
         witnesses: after `report`, how many vehicles have remaining samples, where a gate has bounded what each of them
             moves; None where there is no gate.
     """
@@ -87,6 +89,7 @@ class RoundContext:
     cost: Cost = field(default_factory=Cost)
     notes: dict[str, float] = field(default_factory=dict)
     doubted: bool = False
+    reference: int | None = None
     witnesses: Callable[[], int | None] = lambda: None
 
     @property

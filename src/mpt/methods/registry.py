@@ -14,6 +14,7 @@ from mpt.methods.dpcr import Dpcr
 from mpt.methods.icarl import Icarl
 from mpt.methods.method import Asks, FleetMethod, Method, Traits
 from mpt.methods.mpt import PARTS, Mpt, MptLite, OneMessage
+from mpt.methods.mpt_duo import MptDuo
 from mpt.methods.mpt_x import MptX
 from mpt.methods.spaces import Range, space_of
 from mpt.methods.trainings import MethodError, find_training
@@ -54,6 +55,7 @@ METHODS: Extensions[Method] = Extensions(
             "MPT-X's prototype read out where it is, not further out",
             _RIDGES,
         ),
+        "mpt-duo": Builtin(MptDuo, "MPT-X and the departure-time model, read out together", _RIDGES),
         "mpt:outward": Builtin(
             partial(Mpt, "mpt:outward", outward=True), "MPT's prototype read out further out, as MPT-X's is", _RIDGES
         ),
@@ -74,6 +76,16 @@ METHODS: Extensions[Method] = Extensions(
         "oracle-train:outward": Builtin(
             partial(simple.Oracle, "oracle-train:outward", "held-out", "train", outward=True),
             "reference: the same, read out as MPT-X's is",
+        ),
+        "oracle-train:duo": Builtin(
+            partial(MptDuo, "oracle-train:duo", knows="train"),
+            "reference: oracle-train, read out as mpt-duo is",
+            _RIDGES,
+        ),
+        "live:duo": Builtin(
+            partial(MptDuo, "live:duo", "live", knows="train"),
+            "reference: no departure, read out as mpt-duo is",
+            _RIDGES,
         ),
         "live": Builtin(partial(simple.Oracle, "live", "live", "train"), "reference: no departure"),
         "fedavg:live": Builtin(
@@ -122,6 +134,10 @@ def find_on_fleet(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float =
     method = find_method(name, ridge=ridge, cov_ridge=cov_ridge)
     if isinstance(method, simple.Oracle) or not find_training(method.training).departs:
         raise MethodError(f"method: {name!r} is there to compare with on one machine, it knows what no server knows")
+    if isinstance(method, MptDuo):
+        raise MethodError(
+            f"method: {name!r} reads the features of two models together, a fleet reads one; should be mpt-x there"
+        )
     if find_training(method.training).stops:
         raise MethodError(
             f"method: {name!r} reads the training {method.training!r}, which stops at the departure; a fleet trains "
@@ -139,7 +155,8 @@ def on_fleets() -> list[str]:
     """The names of built-in methods that a fleet takes: those that know no more than a server, and train on."""
     made = {name: find_method(name) for name in METHODS}
     trainings = {name: find_training(method.training) for name, method in made.items()}
-    return [n for n, t in trainings.items() if not isinstance(made[n], simple.Oracle) and t.departs and not t.stops]
+    beyond = (simple.Oracle, MptDuo)
+    return [n for n, t in trainings.items() if not isinstance(made[n], beyond) and t.departs and not t.stops]
 
 
 def find_part(method: str, part: str, own: str = "") -> Part:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mpt.base.seeds import Series
 
-REFERENCES = ("oracle", "oracle-train", "oracle-train:outward", "live", "fedavg:live")
+REFERENCES = ("oracle", "oracle-train", "oracle-train:outward", "oracle-train:duo", "live", "live:duo", "fedavg:live")
 """Rows that use what no method may know."""
 
 _COLOURS = {
@@ -13,6 +13,7 @@ _COLOURS = {
     "mpt-lite": ("#4c97ee", "#a6cbff"),
     "mpt-x": ("#5a2ca0", "#b79bff"),
     "mpt-x:in-place": ("#8a63c9", "#cdb8ff"),
+    "mpt-duo": ("#b0247c", "#f59ad2"),
     "mpt:outward": ("#2f6f9f", "#8fc3ea"),
     "mpt:in-span": ("#5b6fc0", "#8f9fe6"),
     "mpt:stored-residual": ("#27408b", "#7388d8"),
@@ -35,8 +36,10 @@ _COLOURS = {
     "remaining-mean": ("#7a4b2a", "#c99a75"),
     "oracle-train": ("#3d434c", "#d6dae0"),
     "oracle-train:outward": ("#565d68", "#c0c6ce"),
+    "oracle-train:duo": ("#4a3f52", "#cfc4d8"),
     "oracle": ("#6b727c", "#a9b0ba"),
     "live": ("#8b929c", "#868d97"),
+    "live:duo": ("#94879e", "#8a7f93"),
     "fedavg:live": ("#b08968", "#a58a75"),
 }
 _MORE = (
@@ -50,6 +53,8 @@ _MORE = (
 _DASHES = {
     "oracle-train": "7 4",
     "oracle-train:outward": "7 2 2 2",
+    "oracle-train:duo": "7 2",
+    "live:duo": "1.5 2",
     "oracle": "3 3",
     "live": "1.5 3.5",
     "fedavg:live": "1.5 3.5",

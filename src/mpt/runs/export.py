@@ -1,5 +1,6 @@
 """A run's model for deployment: what `mpt export RUN` writes and `mpt predict RUN` asks."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ from mpt.core.health import VERDICTS
 from mpt.export import ClassStanding, DeployableModel, Metadata, Origin, Release
 from mpt.export.model import missing_of
 from mpt.export.release import settings_hash
-from mpt.learning import build
+from mpt.export.two_models import TwoModelMetadata, TwoModels
+from mpt.learning import Classifier, build
 from mpt.methods import calibrated
 from mpt.runs.errors import RunError
-from mpt.runs.models import KeptModels, ModelFolder
+from mpt.runs.models import JoinedLayer, KeptModels, ModelFolder
 from mpt.runs.reader import read_config, read_manifest, read_tables
 
 PREFERRED = ("mpt-x", "mpt")
@@ -21,7 +23,11 @@ PREFERRED = ("mpt-x", "mpt")
 
 
 def deployable(
-    folder: Path, method: str | None = None, readout: str | None = None, seed: int | None = None
+    folder: Path,
+    method: str | None = None,
+    readout: str | None = None,
+    seed: int | None = None,
+    hesitation: float | None = None,
 ) -> DeployableModel:
     """The last round's model that a method reads, with its readout.
 
@@ -30,9 +36,10 @@ def deployable(
         method: whose readout; by default see `PREFERRED`.
         readout: where the method has several; by default its first.
         seed: whose model; by default the run's first.
+        hesitation: of a readout of two models: up to which the earlier one is asked, Eq. (D6); by default always.
 
     Raises:
-        RunError: the run is unfinished, has kept no models, or has no such row or seed.
+        RunError: the run is unfinished, has kept no models, or has no such row or seed, or the row has one model.
     """
     config, manifest = read_config(folder), read_manifest(folder)
     if not manifest.get("finished"):
@@ -44,12 +51,55 @@ def deployable(
     kept = ModelFolder.of(folder).read(seed, int(config["rounds"]))
     series = _chosen(kept, method, readout)
     weight, bias = (tensor.double().numpy() for tensor in kept.readouts[series])
-    return _made(config, manifest, kept, series, weight, bias)
+    made = _made(config, manifest, kept, series, weight, bias)
+    if series not in kept.joined:
+        if hesitation is not None:
+            raise RunError(f"hesitation: {hesitation:g}, but {series.method} reads one model, should be left out")
+        return made
+    before = ModelFolder.of(folder).read(seed, int(config["depart_at"]))
+    return _two(config, manifest, before, made, kept.joined[series], hesitation)
 
 
-def releasable(folder: Path, method: str | None = None, readout: str | None = None, seed: int | None = None) -> Release:
+def _two(
+    config: dict[str, Any],
+    manifest: dict[str, Any],
+    before: KeptModels,
+    made: DeployableModel,
+    layer: JoinedLayer,
+    hesitation: float | None,
+) -> TwoModels:
+    if hesitation is not None and not hesitation >= 0:
+        raise RunError(f"hesitation: {hesitation:g}, should be 0 or more")
+    limit = math.inf if hesitation is None else hesitation * layer.scale
+    earlier = _model(config, manifest, before, made.metadata.method)
+    weight, bias = (tensor.double().numpy() for tensor in layer[:2])
+    about = TwoModelMetadata(**vars(made.metadata), ask_below=f"{limit:.6g}", earlier_round=before.round)
+    return TwoModels(made.model, made.weight, made.bias, about, earlier, weight, bias, layer.departed, limit)
+
+
+def _model(config: dict[str, Any], manifest: dict[str, Any], kept: KeptModels, method: str) -> Classifier:
+    """The model that a method reads, in evaluation mode."""
+    _, size, channels = manifest["image_shape"]
+    classes = len(manifest["classes"])
+    model = build(config["backbone"], num_classes=classes, in_channels=channels, image_size=size, seed=0)
+    try:
+        model.load_state_dict(dict(kept.models[kept.trainings[method]]))
+    except (RuntimeError, KeyError) as error:
+        raise RunError(
+            f"the run's model does not fit {config['backbone']} ({told(error)[:200]}); has its file changed since?"
+        ) from None
+    return model.eval()
+
+
+def releasable(
+    folder: Path,
+    method: str | None = None,
+    readout: str | None = None,
+    seed: int | None = None,
+    hesitation: float | None = None,
+) -> Release:
     """The same, with where it comes from and what the run says of the class that departed."""
-    model = deployable(folder, method, readout, seed)
+    model = deployable(folder, method, readout, seed, hesitation)
     config, manifest = read_config(folder), read_manifest(folder)
     about, seed = model.metadata, _seed(config, seed)
     classes = tuple(
@@ -98,13 +148,6 @@ def _made(
 ) -> DeployableModel:
     classes = tuple(manifest["classes"])
     _, size, channels = manifest["image_shape"]
-    model = build(config["backbone"], num_classes=len(classes), in_channels=channels, image_size=size, seed=0)
-    try:
-        model.load_state_dict(dict(kept.models[kept.trainings[series.method]]))
-    except (RuntimeError, KeyError) as error:
-        raise RunError(
-            f"the run's model does not fit {config['backbone']} ({told(error)[:200]}); has its file changed since?"
-        ) from None
     about = Metadata(
         class_names=classes,
         missing=missing_of(classes, bias),
@@ -117,7 +160,7 @@ def _made(
         method=series.method,
         readout=series.readout,
     )
-    return DeployableModel(model.eval(), weight, bias, about)
+    return DeployableModel(_model(config, manifest, kept, series.method), weight, bias, about)
 
 
 def _chosen(kept: KeptModels, method: str | None, readout: str | None) -> Series:

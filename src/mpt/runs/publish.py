@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from mpt.base.errors import ConfigError
 from mpt.base.extensions import told
 from mpt.export.formats import ExportError
-from mpt.export.manifest import ReleaseManifest, manifest_path
+from mpt.export.manifest import ReleaseManifest
 from mpt.runs.logbook import address, module_of
 from mpt.runs.logged import known_runs, plain
 from mpt.runs.mlflow_log import client_of, experiment_of
@@ -68,7 +68,7 @@ class Publication:
         if run is None:
             name = f"release of {manifest.origin.method} after round {manifest.round}"
             run = str(client.create_run(experiment_of(client, place), run_name=name, tags=_tags(manifest)).info.run_id)
-        for path in (model, manifest_path(model)):
+        for path in manifest.files(model):
             client.log_artifact(run, str(path), FOLDER)
         if made:
             client.set_terminated(run)
@@ -99,7 +99,7 @@ class Publication:
         try:
             name = self.register.name if self.register else plain(f"mpt-{manifest.origin.method}")
             made = self.module.Artifact(plain(name), type="model", metadata=json.loads(json.dumps(asdict(manifest))))
-            for path in (model, manifest_path(model)):
+            for path in manifest.files(model):
                 made.add_file(str(path))
             alias = [self.register.alias] if self.register and self.register.alias else []
             run.log_artifact(made, aliases=[*alias, "latest"])

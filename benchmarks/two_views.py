@@ -1,0 +1,445 @@
+"""Two views: mpt-duo beside mpt-x, the references with the same readout, and a cascade that asks the old model seldom.
+
+    python benchmarks/two_views.py run RESULTS.csv digits:8 --rounds 30 --depart-at 5 --epochs 1       # on a CPU
+    python benchmarks/real_images.py pack FOLDER PACKED                                 # where pyarrow is
+    python benchmarks/two_views.py run RESULTS.csv tuning --packed PACKED --seeds 3 --seconds 500     # on a GPU
+    python benchmarks/two_views.py run RESULTS.csv untouched beyond embedding --packed PACKED --seeds 3 [--depart-at 50]
+    python benchmarks/two_views.py replay RESULTS.csv RUN ...                # of `mpt run --record`, without training
+    python benchmarks/two_views.py table RESULTS.csv [MORE.csv ...]
+    python benchmarks/two_views.py cost [BACKBONE ...]
+
+A cell is SET:CLASS[:BACKBONE[:REMAINING]], cnn3 and 0.02 where they are left out, or one of the groups below. All seeds
+of a cell are trained together. RESULTS is written anew after every cell; cells that are there are not run again, and
+after `--seconds` no further one is begun. FOLDER/NAME-{train,test}.parquet serves in the place of PACKED/NAME.npz.
+
+`mpt-duo@1.3` is the cascade with 1.3 forward passes an image on average: the departure-time model is asked for the
+test images whose hesitation, Eq. (D6), is smallest. Where that line is drawn follows from the images alone, not from
+their labels; on a vehicle it follows from a count.
+"""
+
+import argparse
+import csv
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from real_images import interval, unpack
+
+from mpt.core import NearestClassMean
+from mpt.core.two_views import DEFAULT_JOINT_RIDGE, JoinedViews
+from mpt.data import Dataset, load
+from mpt.federation.engine import Federation, rounds_together
+from mpt.federation.measurement import Measurement
+from mpt.federation.metrics import Scores, confusion_matrix, score
+from mpt.federation.plan import Plan
+from mpt.federation.view import ServerView
+from mpt.learning import build
+from mpt.methods import Method, RoundContext, find_method
+from mpt.methods.mpt_duo import DuoState, MptDuo
+from mpt.methods.mpt_x import MptX, MptXState
+from mpt.runs.record import Record
+from mpt.runs.replay import read_finished, read_rounds, scored_rounds
+
+GROUPS = {
+    "tuning": (
+        *("cifar10:bird", "cifar10:deer", "cifar10:ship", "cars-bodytype:coupe"),
+        *("cifar10:ship:cnn3-embedding", "cars-bodytype:coupe:cnn3-embedding"),
+    ),
+    "untouched": (
+        *("cifar10:airplane", "cifar10:dog", "cifar10:frog", "cifar10:horse"),
+        *("cars-bodytype:pickup", "cars-bodytype:suv", "cars-sedansize:subcompact"),
+    ),
+    "beyond": ("cifar10:truck", "cifar10:cat", "cifar10:automobile", "cars-bodytype:van"),
+    "embedding": (
+        *("cifar10:truck:cnn3-embedding", "cifar10:automobile:cnn3-embedding", "cars-bodytype:van:cnn3-embedding"),
+        *("cifar10:airplane:cnn3-embedding", "cars-bodytype:pickup:cnn3-embedding"),
+    ),
+}
+"""`tuning`: the classes for choosing settings. `untouched`: classes on which no readout of two views had been tried
+when this was written; MPT-X has been seen on pickup and subcompact. `beyond` and `embedding`: plain sums and joint
+readouts had been tried on truck, cat and van, and on automobile with the embedding CNN."""
+
+BESIDE = ("mpt-x", "oracle-train", "oracle-train:duo", "live", "live:duo", "stop-at-departure")
+PASSES = (1.05, 1.1, 1.2, 1.3, 1.5, 1.75)
+COLUMNS = (
+    *("dataset", "rare", "backbone", "remaining", "depart_at", "seed", "round", "method", "passes"),
+    *("rare_f1", "balanced_accuracy", "others_accuracy", "bytes_up"),
+)
+KEY = 5
+"""So many of the columns name a cell."""
+
+
+class Cell(NamedTuple):
+    """What is run: a class of a set under a backbone."""
+
+    dataset: str
+    rare: str
+    backbone: str = "cnn3"
+    remaining: float = 0.02
+
+    @classmethod
+    def of(cls, text: str) -> "Cell":
+        """From SET:CLASS[:BACKBONE[:REMAINING]]."""
+        parts = text.split(":")
+        try:
+            dataset, rare, *rest = parts
+            return cls(dataset, rare, *rest[:1], *map(float, rest[1:]))
+        except (TypeError, ValueError):
+            raise SystemExit(f"cell: {text!r}, should be SET:CLASS[:BACKBONE[:REMAINING]], or a group") from None
+
+
+@dataclass(frozen=True)
+class Watched(MptDuo):
+    """MPT-duo whose readouts are kept, by round, so that the cascade can be read off them."""
+
+    kept: dict[int, JoinedViews] = field(default_factory=dict)
+
+    def track(self, state: DuoState | None, context: RoundContext) -> tuple[DuoState | None, Any]:
+        """As MPT-duo's."""
+        state, readout = super().track(state, context)
+        if isinstance(readout, JoinedViews):
+            self.kept[context.round] = readout
+        return state, readout
+
+
+@dataclass(frozen=True)
+class SmallRidge(MptX):
+    """MPT-X under the current model alone, read out with MPT-duo's smaller ridge: what of the gain is the ridge's."""
+
+    name: str = "mpt-x:small-ridge"
+
+    def track(self, state: MptXState, context: RoundContext) -> tuple[MptXState, Any]:
+        """As MPT-X's, with a readout of its own."""
+        state, prototype = super().track(state, context)
+        stats = context.report(context.request())
+        means = stats.means
+        means[context.departed] = prototype
+        readout = NearestClassMean(means, stats.covariance(), cov_ridge=DEFAULT_JOINT_RIDGE)
+        return state, readout.outwards(context.departed)
+
+
+@dataclass(eq=False)
+class Seen:
+    """What the server sees of the held-out training, by round, until it has been looked at."""
+
+    views: dict[int, ServerView] = field(default_factory=dict)
+
+    def __call__(self, number: int, seen: Any) -> None:
+        """In an evaluated round."""
+        self.views[number] = seen["held-out"]
+
+
+def cascade(readout: JoinedViews, view: ServerView, labels: Any, rare: int) -> list[tuple[float, Scores]]:
+    """F1 against passes: for each of `PASSES`, what an image takes on average, and the scores."""
+    assert view.before is not None
+    both = np.concatenate([view.features.test, view.before.test], axis=1)
+    hesitation = np.sort(readout.hesitation(view.features.test))
+    found = []
+    for passes in PASSES:
+        limit = hesitation[min(int((passes - 1) * len(hesitation)), len(hesitation) - 1)]
+        predicted, asked = readout.cascade(both, float(limit))
+        made = confusion_matrix(predicted, labels, len(view.features.head[1]))
+        found.append((1 + float(asked.mean()), score(made, (rare,))))
+    return found
+
+
+def run_cell(dataset: Dataset, cell: Cell, args: argparse.Namespace) -> list[list[str]]:
+    """All lines of one cell, its seeds trained together."""
+    rare = dataset.class_index(cell.rare)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    federations, duos, seen = list[Federation](), list[Watched](), list[Seen]()
+    for seed in range(args.first_seed, args.first_seed + args.seeds):
+        plan = Plan(
+            rare=rare,
+            methods=("mpt-duo", *BESIDE),
+            backbone=cell.backbone,
+            remaining=cell.remaining,
+            rounds=args.rounds,
+            depart_at=args.depart_at,
+            eval_every=args.eval_every,
+            epochs=args.epochs,
+            seed=seed,
+        )
+        duos.append(Watched())
+        seen.append(Seen())
+        methods: list[Method] = [duos[-1], SmallRidge(), *map(find_method, BESIDE)]
+        federations.append(Federation(dataset, plan, device, methods=methods, record=seen[-1]))
+    lines = list[list[str]]()
+    for states, new in rounds_together(federations, [f.start() for f in federations]):
+        number = states[0].round
+        for federation, duo, views, rows in zip(federations, duos, seen, new, strict=True):
+            view, readout = views.views.pop(number, None), duo.kept.pop(number, None)
+            lines += lines_of(cell, federation.plan, rows, view, readout, dataset.test.labels)
+    return lines
+
+
+def lines_of(
+    cell: Cell,
+    plan: Plan,
+    rows: Sequence[Measurement],
+    view: ServerView | None,
+    readout: JoinedViews | None,
+    labels: Any,
+) -> list[list[str]]:
+    """Of one round after the departure: a line a row, and one for each of `PASSES`."""
+    lines = [line(cell, plan.depart_at, row) for row in rows if row.round > plan.depart_at]
+    if view is None or readout is None:
+        return lines
+    for wanted, (passes, scores) in zip(PASSES, cascade(readout, view, labels, plan.rare), strict=True):
+        about = (plan.seed, view.number, f"mpt-duo@{wanted:g}", passes)
+        lines.append(_line(cell, plan.depart_at, about, scores, plan.rare, 0))
+    return lines
+
+
+def replay_runs(args: argparse.Namespace) -> None:
+    """The same from recorded runs; rows whose training a run does not have are missing."""
+    lines = list[list[str]]()
+    for folder in args.runs:
+        config, manifest, _ = read_finished(folder)
+        cell = Cell(manifest["dataset"], manifest["classes"][manifest["rare"]], config.backbone, config.remaining)
+        for seed in config.seed_numbers:
+            plan, record = Plan.of(config, manifest["rare"], seed), Record.of(folder)
+            there = record.round(seed, plan.depart_at, record.samples(seed))
+            duo, views = Watched(), dict[int, ServerView]()
+            methods: list[Any] = [duo, SmallRidge(), *(m for m in map(find_method, BESIDE) if m.training in there)]
+
+            def seen(rounds: Any, views: dict[int, ServerView] = views) -> Any:
+                for one in rounds:
+                    found = one.seen()
+                    views[one.number] = found["held-out"]
+                    yield one.number, found
+
+            labels = record.samples(seed).test_labels
+            for rows in scored_rounds(plan, methods, seen(read_rounds(record, plan)), folder):
+                number = rows[0].round
+                lines += lines_of(cell, plan, rows, views.pop(number), duo.kept.pop(number, None), labels)
+    with args.results[0].open("w", newline="") as file:
+        csv.writer(file).writerows([COLUMNS, *lines])
+    print_cells(figures(lines))
+
+
+def line(cell: Cell, depart_at: int, row: Measurement) -> list[str]:
+    """The cells of one line."""
+    twice = row.method.endswith("duo")
+    about = (row.seed, row.round, row.method, 2.0 if twice else 1.0)
+    return _line(cell, depart_at, about, row.scores, row.departing, row.cost.bytes_up + row.readout_cost.bytes_up)
+
+
+def _line(
+    cell: Cell, depart_at: int, about: tuple[int, int, str, float], scores: Scores, rare: int, size: int
+) -> list[str]:
+    seed, number, method, passes = about
+    figures = (float(scores.f1[rare]), scores.balanced_accuracy, scores.others_accuracy)
+    named = (cell.dataset, cell.rare, cell.backbone, f"{cell.remaining:g}", depart_at, seed, number, method)
+    return [*map(str, named), f"{passes:.3f}", *(f"{value:.4f}" for value in figures), str(size)]
+
+
+def samples(name: str, packed: Path | None) -> Dataset:
+    """A set by its name: packed, or as Parquet files, or one that the package knows."""
+    if packed is not None and (packed / f"{name}.npz").exists():
+        return unpack(packed, name)
+    if packed is not None and (packed / f"{name}-train.parquet").exists():
+        return load(f"parquet:{packed / name}", per_class=1000)
+    return load(name, per_class=1000)
+
+
+def run_cells(args: argparse.Namespace) -> None:
+    """Run the cells that are not there yet and print what each gave."""
+    until, path = time.monotonic() + args.seconds, args.results[0]
+    lines = lines_in(path) if path.exists() else []
+    done = {tuple(one[:KEY]) for one in lines}
+    for text in (one for cell in args.cells for one in GROUPS.get(cell, (cell,))):
+        cell = Cell.of(text)
+        if (*map(str, cell[:3]), f"{cell.remaining:g}", str(args.depart_at)) in done or time.monotonic() > until:
+            continue
+        start = time.monotonic()
+        dataset = samples(cell.dataset, args.packed)
+        new = run_cell(dataset.limited(args.per_class) if args.per_class else dataset, cell, args)
+        lines += new
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([COLUMNS, *lines])
+        print(f"{text}, departure after {args.depart_at}: {time.monotonic() - start:.0f} s", flush=True)
+        print_cells(figures(new))
+
+
+def lines_in(path: Path) -> list[list[str]]:
+    """The lines of a file of results, without its head."""
+    with path.open(newline="") as file:
+        return list(csv.reader(file))[1:]
+
+
+Figures = dict[tuple[str, ...], dict[str, np.ndarray]]
+"""By cell and method: (seeds, 3), F1, balanced accuracy and the others' accuracy, means over rounds after it."""
+
+
+def figures(lines: Sequence[Sequence[str]]) -> Figures:
+    """Means over the evaluated rounds after the departure."""
+    found: dict[tuple[str, ...], dict[str, dict[str, list[list[float]]]]] = {}
+    for one in lines:
+        seeds = found.setdefault(tuple(one[:KEY]), {}).setdefault(one[7], defaultdict(list))
+        seeds[one[5]].append([float(value) for value in one[9:12]])
+    return {
+        cell: {m: np.array([np.mean(seeds[s], axis=0) for s in sorted(seeds)]) for m, seeds in methods.items()}
+        for cell, methods in found.items()
+    }
+
+
+SHOWN = (
+    "mpt-x",
+    "mpt-x:small-ridge",
+    "oracle-train",
+    "mpt-duo",
+    "mpt-duo@1.3",
+    "oracle-train:duo",
+    "stop-at-departure",
+    "live",
+    "live:duo",
+)
+
+
+def print_cells(cells: Figures) -> None:
+    """F1, then balanced accuracy, a line a cell."""
+    for which, title in enumerate(("F1 of the departed class", "balanced accuracy", "accuracy on the others")):
+        print(f"\n| {title} | " + " | ".join(SHOWN) + " |\n" + "|---" * (len(SHOWN) + 1) + "|")
+        for cell, methods in cells.items():
+            entries = [f"{methods[m][:, which].mean():.3f}" if m in methods else "" for m in SHOWN]
+            print(f"| {_named(cell)} | " + " | ".join(entries) + " |")
+    print(flush=True)
+
+
+def _named(cell: tuple[str, ...]) -> str:
+    dataset, rare, backbone, remaining, depart_at = cell
+    return f"{dataset} {rare}, {backbone}, {float(remaining):.0%}, after {depart_at}"
+
+
+def gained(cells: Figures, method: str, below: str, above: str) -> float:
+    """Sum over cells of (method - below) / sum of (above - below), in F1."""
+    means = [{m: float(v[:, 0].mean()) for m, v in methods.items()} for methods in cells.values()]
+    top, bottom = (sum(m[one] - m[below] for m in means) for one in (method, above))
+    return top / bottom if bottom > 0 else float("nan")
+
+
+def bootstrapped(cells: Figures, method: str, below: str, above: str, draws: int = 2000) -> tuple[float, float, float]:
+    """The 95% interval of `gained`: cells are drawn with repetition, and in each its seeds.
+
+    The third number is the share of draws in which `above` is not above: there is no ratio then, they are left out.
+    """
+    rng, names, found = np.random.default_rng(0), list(cells), []
+    for _ in range(draws):
+        drawn: Figures = {}
+        for i, at in enumerate(rng.integers(len(names), size=len(names))):
+            methods = cells[names[at]]
+            seeds = rng.integers(len(methods[method]), size=len(methods[method]))
+            drawn[(str(i),)] = {m: methods[m][seeds] for m in (method, below, above)}
+        found.append(gained(drawn, method, below, above))
+    without = float(np.mean(np.isnan(found)))
+    low, high = np.nanpercentile(found, [2.5, 97.5]) if without < 1 else (np.nan, np.nan)
+    return float(low), float(high), without
+
+
+def table(paths: Sequence[Path]) -> None:
+    """What the docs show, of all cells of these files."""
+    cells = figures([one for path in paths for one in lines_in(path)])
+    print_cells(cells)
+    lived = {cell: methods for cell, methods in cells.items() if "live" in methods}
+    for method in ("mpt-duo", "mpt-duo@1.3", "oracle-train:duo") if lived else ():
+        low, high, without = bootstrapped(lived, method, "oracle-train", "live")
+        share = gained(lived, method, "oracle-train", "live")
+        said = "" if not without else f"; {without:.0%} of the draws have no ratio: live is not above oracle-train"
+        print(
+            f"sum({method} - oracle-train) / sum(live - oracle-train): {share:.2f}, 95% {low:.2f} to {high:.2f}{said}"
+        )
+    print("\n| mpt-duo less | F1 | worst cell | balanced accuracy | accuracy on the others |\n|---|---|---|---|---|")
+    for other in (
+        "mpt-x",
+        "mpt-x:small-ridge",
+        "oracle-train",
+        "stop-at-departure",
+        "oracle-train:duo",
+        "live",
+        "live:duo",
+    ):
+        gaps = {cell: methods["mpt-duo"] - methods[other] for cell, methods in cells.items() if other in methods}
+        if not gaps:
+            continue
+        worst = min(gaps, key=lambda cell: float(gaps[cell][:, 0].mean()))
+        entries = [np.array([gap[:, which].mean() for gap in gaps.values()]) for which in range(3)]
+        texts = [f"{values.mean():+.3f} ± {interval(values):.3f}" for values in entries]
+        least = f"{gaps[worst][:, 0].mean():+.3f} ± {interval(gaps[worst][:, 0]):.3f} ({_named(worst)})"
+        print(f"| {other} | {texts[0]} | {least} | {texts[1]} | {texts[2]} |")
+    print("\n| passes an image | F1 | share of mpt-duo's gain over mpt-x |\n|---|---|---|")
+    for passes in ("mpt-x", *(f"mpt-duo@{p:g}" for p in PASSES), "mpt-duo"):
+        f1 = np.mean([methods[passes][:, 0].mean() for methods in cells.values()])
+        said = {"mpt-x": "1", "mpt-duo": "2"}.get(passes, passes.partition("@")[2])
+        print(f"| {said} | {f1:.3f} | {gained(cells, passes, 'mpt-x', 'mpt-duo'):.2f} |")
+
+
+def cost(backbones: Sequence[str], classes: int = 10, size: int = 32) -> None:
+    """Bytes at a departure and of a round, and the seconds of one image and of 64 through one model and two."""
+    print("| backbone | d | model MB | prototypes kB | once a vehicle kB | a round kB | 1 image ms | 64 images ms |")
+    print("|---" * 8 + "|")
+    for name in backbones or ("cnn3", "resnet18", "mobilenetv3"):
+        model = build(name, num_classes=classes, in_channels=3, image_size=size, seed=0).eval()
+        weights = sum(t.numel() * t.element_size() for t in model.state_dict().values())
+        d = model.dim
+        static = 4 * (d * (d + 1) // 2 + classes * d)
+        round_bytes = 2 * d * d + 4 * classes * d
+        times = [f"{1e3 * seconds(model, n, size):.2f}, {1e3 * seconds(model, n, size, 2):.2f}" for n in (1, 64)]
+        sizes = (weights / 1e6, 8 * classes * d / 1e3, static / 1e3, round_bytes / 1e3)
+        print(f"| {name} | {d} | " + " | ".join(f"{one:.1f}" for one in sizes) + f" | {times[0]} | {times[1]} |")
+
+
+def seconds(model: Any, images: int, size: int, models: int = 1) -> float:
+    """The median time of a forward pass of so many images through one model or several."""
+    batch, took = torch.zeros(images, 3, size, size), []
+    with torch.no_grad():
+        for _ in range(15):
+            start = time.perf_counter()
+            for _ in range(models):
+                model.backbone(batch)
+            took.append(time.perf_counter() - start)
+    return float(np.median(took[3:]))
+
+
+def main() -> None:
+    """See the head of this file."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="what", required=True)
+    run = commands.add_parser("run")
+    run.add_argument("results", type=Path, nargs=1)
+    run.add_argument("cells", nargs="+", help=f"SET:CLASS[:BACKBONE[:REMAINING]], or {', '.join(GROUPS)}")
+    run.add_argument("--packed", type=Path, help="folder of packed sets, or of Parquet files")
+    run.add_argument("--seeds", type=int, default=1)
+    run.add_argument("--first-seed", type=int, default=0)
+    run.add_argument("--rounds", type=int, default=100)
+    run.add_argument("--depart-at", type=int, default=15)
+    run.add_argument("--eval-every", type=int, default=10)
+    run.add_argument("--epochs", type=int, default=5)
+    run.add_argument("--per-class", type=int)
+    run.add_argument("--seconds", type=float, default=1e9)
+    again = commands.add_parser("replay")
+    again.add_argument("results", type=Path, nargs=1)
+    again.add_argument("runs", type=Path, nargs="+")
+    shown = commands.add_parser("table")
+    shown.add_argument("results", type=Path, nargs="+")
+    costs = commands.add_parser("cost")
+    costs.add_argument("backbones", nargs="*")
+    args = parser.parse_args()
+    if args.what == "run":
+        run_cells(args)
+    elif args.what == "replay":
+        replay_runs(args)
+    elif args.what == "table":
+        table(args.results)
+    else:
+        cost(args.backbones)
+
+
+if __name__ == "__main__":
+    main()
