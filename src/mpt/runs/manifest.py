@@ -69,7 +69,7 @@ def manifest_of(config: RunConfig, federations: Mapping[int, Federation], device
             "train": [int(np.sum(dataset.train.labels == c)) for c in classes],
             "test": [int(np.sum(dataset.test.labels == c)) for c in classes],
         },
-        "image_shape": list(dataset.image_shape),
+        "image_shape": list(dataset.sample_shape),
         "vehicles": len(first.labels),
         "vehicle_names": list(first.partition.names),
         "remaining_samples": [federation.partition.remaining for federation in federations.values()],
