@@ -69,9 +69,13 @@ class Reporter:
         """Before the first round: what is there."""
         self.known = manifest
         train, test = (sum(manifest["counts"][split]) for split in ("train", "test"))
+        kind = {1: "vectors", 2: "series"}.get(len(manifest["image_shape"]), "images")
+        told = f"{self.config.backbone} on {manifest['device']}"
+        if not manifest["model_bytes"]:
+            kind, told = "features", f"{self.config.rounds} versions of a model"
         self.say(
-            f"{train:,} training and {test:,} test images of {len(manifest['classes'])} classes, "
-            f"{manifest['vehicles']} vehicles, {self.config.backbone} on {manifest['device']}"
+            f"{train:,} training and {test:,} test {kind} of {len(manifest['classes'])} classes, "
+            f"{manifest['vehicles']} vehicles, {told}"
         )
         self.bar.update(self.task, description="round 1 trains")
 
@@ -82,7 +86,7 @@ class Reporter:
             self.first, self.started = done, time.perf_counter()
         if rows:
             f1 = {row.method: row.f1 for row in reversed(rows)}
-            names = self.shown or list(dict.fromkeys(row.method for row in rows))[:3]
+            names = [name for name in self.shown if name in f1] or list(dict.fromkeys(row.method for row in rows))[:3]
             rare = self.known["classes"][self.known["rare"]] if self.known else "the class"
             self.f1.plain = f"F1 of {rare}  " + "  ".join(f"{name} {f1[name]:.3f}" for name in names)
         text = f"round {number}/{self.config.rounds}"

@@ -13,6 +13,7 @@ from mpt.data.csvlist import load_csv
 from mpt.data.dataset import Dataset, LocalData
 from mpt.data.digits import load_digits
 from mpt.data.errors import DataError
+from mpt.data.features import load_features
 from mpt.data.folder import load_folder, load_local_folder
 from mpt.data.function import from_function
 from mpt.data.hub import load_hub
@@ -66,6 +67,9 @@ LOADERS: dict[str, Loader] = {
         ("level", "test_per_class"),
     ),
     "npz": Loader(load_npz, "a NumPy file of images, series or vectors: x_train and so on, or what mpt.data.save_npz wrote", "PATH"),
+    "features": Loader(
+        load_features, "what each version of a model makes of the samples: labels, features_1, features_2, ...", "PATH"
+    ),
     "csv": Loader(
         load_csv, "a table with an image's path and label in every row, and its split if it has one", "PATH",
         ("image", "label", "split"),

@@ -221,6 +221,21 @@ class Federation:
         """The architecture on the device, into which models are loaded."""
         return channels_last(self._build()) if self.plan.engine == "fast" else self._build()
 
+    @property
+    def dim(self) -> int:
+        """d, the length of the features."""
+        return self.model.dim
+
+    @property
+    def model_notes(self) -> tuple[str, ...]:
+        """What of a file of weights was passed over."""
+        return self.model.notes
+
+    @property
+    def model_bytes(self) -> int:
+        """Of a model's state dict."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in self.model.state_dict().values())
+
     @cached_property
     def _parameters(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.model.named_parameters())
