@@ -56,7 +56,7 @@ old = embedded(encoder(100), data.train)
 
 
 def carried_over(lost, new, stays):
-    """What is kept and known of a lost class: its prototypes by name, the other classes' statistics, and the verdict."""
+    """What is kept and known of a lost class: its prototypes by name, the others' statistics, what MPT-X found."""
 
     def report(features, who):
         return mpt.ClassStatistics.from_features(features[who], labels[who], num_classes=num_classes, watched=[lost])
@@ -104,10 +104,10 @@ for lost, name in enumerate(data.classes):
 # The picture
 # -----------
 
-COLOURS = ("#b3261e", "#7a4b2a", "#5a2ca0", "#3d434c")
+COLOURS = {"frozen": "#c04f63", "remaining-mean": "#7a4b2a", "mpt-x": "#5a2ca0", "oracle-train": "#3d434c"}
 figure, axes = plt.subplots(2, 1, figsize=(7.2, 5.2), dpi=140, sharex=True, layout="constrained")
 for axis, left in zip(axes, (0.02, 0.0), strict=True):
-    for i, (way, colour) in enumerate(zip(ways, COLOURS, strict=True)):
+    for i, (way, colour) in enumerate(zip(ways, COLOURS.values(), strict=True)):
         values = np.nan_to_num(scores[left, way])
         axis.bar(np.arange(num_classes) + 0.2 * (i - 1.5), values, 0.2, color=colour, label=way)
     axis.set(ylabel="F1 of the lost class", ylim=(0, 1), title=f"{left:.0%} of its windows are left")

@@ -47,8 +47,8 @@ def load_features(request: DatasetSpec) -> Dataset:
     for n, one in enumerate(versions, start=1):
         if one.shape[1] != versions[0].shape[1]:
             raise request.error(
-                f"features_{n} has {one.shape[1]} numbers a sample and features_1 has {versions[0].shape[1]}, should be "
-                "as many"
+                f"features_{n} has {one.shape[1]} numbers a sample and features_1 has {versions[0].shape[1]}, "
+                "should be as many"
             )
     tested, notes = _tested(request, arrays, labels)
     who = _devices(request, arrays, len(labels))

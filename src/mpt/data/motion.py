@@ -24,10 +24,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Activity:
-    """How an activity looks: pace in steps per second, and the strength of it (of 0: nothing moves); where down is.
+    """How an activity looks.
 
-    `shape` draws the activity's harmonics on the six moving channels; activities with shapes near each other are told
-    apart by pace, strength and what is between their shapes.
+    Attributes:
+        pace: steps per second; 0: nobody walks.
+        strength: of what moves.
+        down: where gravity points, in x, y and z.
+        like: how much of a step's shape it has in common with the others, 0 to 1.
     """
 
     pace: float
@@ -77,10 +80,16 @@ def _shapes(rng: np.random.Generator) -> tuple[NDArray[np.complex128], ...]:
     fading = 1.0 / (1 + np.arange(_HARMONICS))
 
     def drawn() -> NDArray[np.complex128]:
-        return (rng.normal(size=(6, _HARMONICS)) + 1j * rng.normal(size=(6, _HARMONICS))) * fading
+        return np.asarray(_complex(rng, 6, _HARMONICS) * fading)
 
     common = drawn()
     return tuple(one.like * common + np.sqrt(1 - one.like**2) * drawn() for one in _ACTIVITIES)
+
+
+def _complex(rng: np.random.Generator, *shape: int) -> NDArray[np.complex128]:
+    """Real parts first, then imaginary ones."""
+    real = rng.normal(size=shape)
+    return np.asarray(real + 1j * rng.normal(size=shape), dtype=np.complex128)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,13 +112,13 @@ class _Subject:
             turn[i, i] = turn[j, j] = np.cos(angle)
             turn[i, j], turn[j, i] = -np.sin(angle), np.sin(angle)
             turned = turned @ turn
-        own = 0.4 * (rng.normal(size=(6, _HARMONICS)) + 1j * rng.normal(size=(6, _HARMONICS)))
+        own = 0.4 * _complex(rng, 6, _HARMONICS)
         return cls(
             float(np.exp(rng.normal(scale=0.08))),
             float(np.exp(rng.normal(scale=0.2))),
             turned,
             float(np.exp(rng.normal(scale=0.4))),
-            own / (1 + np.arange(_HARMONICS)),
+            np.asarray(own / (1 + np.arange(_HARMONICS))),
         )
 
     def windows(self, activity: _Activity, shape: NDArray[np.complex128], n: int, rng: np.random.Generator) -> Array:
@@ -119,8 +128,7 @@ class _Subject:
         phase = 2 * np.pi * (pace * time + rng.random((n, 1)))
         strength = activity.strength * self.strength * np.exp(rng.normal(scale=0.3, size=(n, 1, 1)))
         wave = np.exp(1j * phase[:, None, :] * (1 + np.arange(_HARMONICS))[None, :, None])
-        now = rng.normal(size=(n, 6, _HARMONICS)) + 1j * rng.normal(size=(n, 6, _HARMONICS))
-        step = shape + self.own + 0.4 * now / (1 + np.arange(_HARMONICS))
+        step = shape + self.own + 0.4 * _complex(rng, n, 6, _HARMONICS) / (1 + np.arange(_HARMONICS))
         moved = np.real(np.einsum("nch,nht->nct", step, wave)) if activity.pace else 0.0
         sway = np.cumsum(rng.normal(size=(n, 6, LENGTH)), axis=2) / np.sqrt(LENGTH)
         still = 0.0 if activity.pace else 0.6 * sway * self.tremor

@@ -66,7 +66,9 @@ LOADERS: dict[str, Loader] = {
         load_car1000, "cars in a folder with labels.csv (path,type,size,split), by type or sedans by size", "ROOT",
         ("level", "test_per_class"),
     ),
-    "npz": Loader(load_npz, "a NumPy file of images, series or vectors: x_train and so on, or what mpt.data.save_npz wrote", "PATH"),
+    "npz": Loader(
+        load_npz, "a NumPy file of images, series or vectors: x_train, y_train and so on, or what save_npz wrote", "PATH"
+    ),
     "features": Loader(
         load_features, "what each version of a model makes of the samples: labels, features_1, features_2, ...", "PATH"
     ),

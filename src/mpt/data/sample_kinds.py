@@ -26,8 +26,8 @@ def checked_samples(samples: NDArray[Any]) -> NDArray[Any]:
     real = samples.dtype.kind == "f" and samples.ndim in (2, 3)
     if not real and samples.dtype != np.uint8:
         raise DataError(
-            f"images: dtype is {samples.dtype}, should be uint8 (0 to 255), or real numbers of shape (N, d) for vectors "
-            "and (N, channels, length) for series"
+            f"images: dtype is {samples.dtype}, should be uint8 (0 to 255), or real numbers of shape (N, d) for "
+            "vectors and (N, channels, length) for series"
         )
     if not real and (samples.ndim != 4 or samples.shape[3] not in (1, 3)):
         raise DataError(f"images: shape is {samples.shape}, should be (N, H, W, C) with C = 1 or 3")

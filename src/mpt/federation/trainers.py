@@ -37,9 +37,10 @@ def fast_trainer(
     """The fastest trainer for a model where it is.
 
     On a GPU: all vehicles side by side for cnn3 that is not frozen (needs Triton, which comes with torch's CUDA
-    builds), else some at a time by replaying a captured step each. On a CPU: in channels-last, several vehicles at once
-    where the model draws no random numbers, else one after the other. `precision` concerns GPUs; "auto" is bfloat16
-    with float32 parameters and sums. Series and vectors are trained on a GPU by the reference loop. `steps` is about how many batches there will be: many are worth compiling for.
+    builds), else some at a time by replaying a captured step each; series and vectors by the reference loop. On a CPU:
+    in channels-last, several vehicles at once where the model draws no random numbers, else one after the other.
+    `precision` concerns GPUs; "auto" is bfloat16 with float32 parameters and sums. `steps` is about how many batches
+    there will be: many are worth compiling for.
     """
     if model.head.weight.device.type != "cuda":
         return train_side_by_side if draws_nothing(model) else train_channels_last

@@ -13,7 +13,7 @@ from mpt.learning.backbones.cnn3 import CNN3
 from mpt.learning.backbones.external import checked, from_timm, from_torchvision, inner, measure_dim
 from mpt.learning.backbones.mobilenetv3 import MobileNetV3
 from mpt.learning.backbones.resnet18 import ResNet18
-from mpt.learning.backbones.series import MLP, CNN1D
+from mpt.learning.backbones.series import CNN1D, MLP
 from mpt.learning.backbones.vit_tiny import ViTTiny
 from mpt.learning.pretrained import load_weights
 from mpt.learning.randomness import derive_seed, isolated
