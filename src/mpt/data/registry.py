@@ -47,7 +47,7 @@ LOADERS: dict[str, Loader] = {
     ),
     "digits": Loader(load_digits, "handwritten digits that scikit-learn brings, real, ten classes"),
     "motion": Loader(
-        load_motion, "windows of a phone's sensors made on the fly: series of 9x128, six activities, thirty subjects",
+        load_motion, "windows of a phone's sensors made on the fly: series of 9x128, six activities",
         options=("each", "seed"),
     ),
     "parquet": Loader(
@@ -67,7 +67,7 @@ LOADERS: dict[str, Loader] = {
         ("level", "test_per_class"),
     ),
     "npz": Loader(
-        load_npz, "a NumPy file of images, series or vectors: x_train, y_train and so on, or what save_npz wrote", "PATH"
+        load_npz, "a NumPy file of images, series or vectors: x_train and so on, or what save_npz wrote", "PATH"
     ),
     "features": Loader(
         load_features, "what each version of a model makes of the samples: labels, features_1, features_2, ...", "PATH"
