@@ -5,8 +5,8 @@
 On `motion`, made windows of a phone's sensors. Each activity is lost in turn: a cnn1d is trained on all six, the
 class's devices leave, and another one is trained from scratch on the other five. The first table has the lost class's
 F1 on test subjects by how its prototype is kept, the mean over the seeds; the second what MPT-X's verdict said of it,
-with the rule for prototypes far out (X12) and without it, and how often F1 was more than .1 below that of the lost samples
-themselves. The rule was made with the seeds 1 to 4. A seed takes about half a minute on one core.
+with the rule for prototypes far out (X12) and without it, and how often F1 was more than .1 below that of the lost
+samples themselves. The rule was made with the seeds 1 to 4. A seed takes about half a minute on one core.
 """
 
 import argparse
