@@ -26,8 +26,8 @@ def tree(text):
     return ast.parse(text)
 
 
-def test_there_are_six():
-    assert len(EXAMPLES) == 6
+def test_there_are_seven():
+    assert len(EXAMPLES) == 7
     assert all(path.stem.startswith("plot_") for path in EXAMPLES)
 
 

@@ -124,7 +124,7 @@ BAD = {
     "a label only in test": (
         lambda r: f"npz:{npz(r, **{**SPLIT, 'y_test': np.full(6, 7)})}", "label 7 is in test but not in train",
     ),
-    "real numbers": (lambda r: f"npz:{npz(r, x=IMAGES / 255, y=LABELS)}", "dtype is float64"),
+    "real numbers": (lambda r: f"npz:{npz(r, x=IMAGES[..., None] / 255, y=LABELS)}", "dtype is float64"),
     "a CSV without labels": (
         lambda r: f"csv:{table(r, listed(), 'image,what')}", "no column label or class, should be one of image, what",
     ),

@@ -46,7 +46,9 @@ def test_bad_input_is_refused_with_a_sentence(case):
 
 
 def test_every_loader_has_one_line():
-    assert list(LOADERS) == ["road", "digits", "parquet", "folder", "nuimages", "car1000", "npz", "csv", "hf"]
+    assert list(LOADERS) == [
+        *("road", "digits", "motion", "parquet", "folder", "nuimages", "car1000", "npz", "features", "csv", "hf")
+    ]
     lines = usages()
     assert next(iter(lines)) == "road?train=...&test=...&seed=..."
     assert list(lines)[-1] == "path.py:function"

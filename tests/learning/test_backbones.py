@@ -13,13 +13,14 @@ from mpt.learning import BACKBONES, Classifier, LearningError, build
 from .tasks import same_state, small
 
 DIMS = {"cnn3": 128, "cnn3-plain": 128, "cnn3-embedding": 128, "resnet18": 512, "mobilenetv3": 1280, "vit-tiny": 192}
+OTHERS = {"cnn1d": 64, "mlp": 64}
 
 
 def test_the_registry_names_and_describes_them():
-    assert list(BACKBONES) == list(DIMS)
+    assert list(BACKBONES) == [*DIMS, *OTHERS]
     for name in BACKBONES:
         assert callable(BACKBONES.builtin[name].make)
-        assert f"d = {DIMS[name]}" in BACKBONES.about(name)
+        assert f"d = {(DIMS | OTHERS)[name]}" in BACKBONES.about(name)
         assert "\n" not in BACKBONES.about(name)
 
 

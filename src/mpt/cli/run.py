@@ -50,7 +50,8 @@ def run(config: Path | None, out: Path | None, overwrite: bool, track: str | Non
         note(f"{out} holds the finished run of these settings: nothing was computed")
     print_summary(result.figures, chosen.dataset)
     if out is not None:
-        say(f"\nin {out}: {', '.join((*FILES, *_larger(out)))}")
+        there = [name for name in FILES if (out / name).exists()]
+        say(f"\nin {out}: {', '.join((*there, *_larger(out)))}")
         say(str(out / "report.html"))
 
 

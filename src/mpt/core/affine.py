@@ -63,6 +63,8 @@ class AffineMap(NamedTuple):
         matrix: A (d, d) of Eq. (X2).
         errors: (K, d), of Eq. (X3): each reference class's mean of h less what the map would say without that class.
         parameters: p = tr(G (G + lambda I)^-1), how many of its d coefficients an output has the samples to fit.
+        factor: (d, d), the lower Cholesky factor of (G + lambda I) / sum(w); of zeros where nothing was fitted.
+        reaches: (K,), of Eq. (X12): how far out each class's mean lies for the map without that class.
     """
 
     earlier_centre: Floats
@@ -70,10 +72,21 @@ class AffineMap(NamedTuple):
     matrix: Floats
     errors: Floats
     parameters: float
+    factor: Floats
+    reaches: Floats
 
     def __call__(self, rows: Floats) -> Floats:
         """The map applied to a vector (d,) or to rows (N, d) of the reference model's space."""
         return self.centre + dot(rows - self.earlier_centre, self.matrix)
+
+    def reach(self, point: Floats) -> float:
+        r"""Eq. (X12): R = (z - m)^T ((G + lambda I) / sum(w))^-1 (z - m), how far out a point (d,) lies.
+
+        A squared Mahalanobis distance from all samples that the map was fitted to; of these it is p on average.
+        """
+        if not self.factor.any():
+            return 0.0
+        return float(np.sum(whiten(point - self.earlier_centre, self.factor) ** 2))
 
 
 def effective_samples(weights: Floats, counts: Floats | Ints) -> float:
@@ -131,7 +144,9 @@ def affine_map(
     whole = (whole + whole.T) / 2
     size = float(np.trace(whole)) / len(whole)
     if size <= 0:
-        return AffineMap(earlier_centre, centre, np.eye(len(whole)), dh - dz, 0.0)
+        return AffineMap(
+            earlier_centre, centre, np.eye(len(whole)), dh - dz, 0.0, np.zeros_like(whole), np.zeros(len(dz))
+        )
     moved = within_cross + dot(weighted.T, dh)
     rho = max(float(np.trace(moved)) / float(np.trace(whole)), 0.0) if towards is None else towards
     moved -= rho * whole
@@ -139,11 +154,13 @@ def affine_map(
     matrix = scipy.linalg.cho_solve((factor, True), moved, check_finite=False)
     matrix.flat[:: len(whole) + 1] += rho
     solved = scipy.linalg.cho_solve((factor, True), dz.T, check_finite=False)
-    leverage = share + counted * np.sum(dz * solved.T, axis=1)
+    squares, total = np.sum(dz * solved.T, axis=1), float(counted.sum())
+    leverage = share + counted * squares
+    reaches = total * squares / np.maximum(1 - counted * squares, 1e-6)
     errors = (dh - dot(dz, matrix)) / np.maximum(1 - leverage, 1e-6)[:, None]
     inverse = scipy.linalg.lapack.dtrtri(factor, lower=1)[0]
     parameters = len(whole) - ridge * size * float(np.sum(inverse**2))
-    return AffineMap(earlier_centre, centre, matrix, errors, parameters)
+    return AffineMap(earlier_centre, centre, matrix, errors, parameters, factor / np.sqrt(total), reaches)
 
 
 def _centred(means: Floats, share: Floats) -> tuple[Floats, Floats]:
@@ -151,6 +168,23 @@ def _centred(means: Floats, share: Floats) -> tuple[Floats, Floats]:
     apart = means - means[0]
     centre = dot(share, apart)
     return means[0] + centre, apart - centre
+
+
+def extrapolated(mapped: AffineMap, squares: Floats, share: Floats, reach: float) -> float:
+    r"""Eq. (X12): what the map is to get wrong so far out, from what it gets wrong on reference classes left out.
+
+        sum_k s_k |e_k|^2 max(1, (1 + R) / (1 + R_k)),
+
+    as the variance of a regression's prediction grows with the square of the distance from what it was fitted to.
+    Reference classes that lie as far out when they are left out say what to expect as they are.
+
+    Args:
+        mapped: the map, with R_k.
+        squares: |e_k|^2 (K,), whitened.
+        share: s_k (K,), how much each counts; they sum up to one.
+        reach: R of the departed prototype.
+    """
+    return float(np.sum(share * squares * np.maximum(1.0, (1 + reach) / (1 + mapped.reaches))))
 
 
 def corrected_mean(mapped: AffineMap, prototype: Floats, earlier_mean: Floats, mean: Floats) -> Floats:

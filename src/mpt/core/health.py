@@ -32,6 +32,10 @@ _PASSES = 0.25
 _CHANCE = 3.0
 """Times the shared variance: between classes a class may vary more than all do on average, and few samples tell."""
 
+OUTSIDE = 1.0
+"""Of what the samples that a map is fitted to reach on average, Eq. (X12): a prototype beyond that lies outside of
+them, and where none of its samples remains, nothing says where it goes."""
+
 DISPUTED = 2.5
 """Times what both expect: from here on |remaining samples - forecast|^2 is a contradiction, Eq. (X11)."""
 
@@ -58,12 +62,14 @@ class Health(NamedTuple):
     """What is to be expected of a reconstruction: `expected_error`, Eq. (X8), and `verdict`, Eq. (X9) and (X11).
 
     `verdict` is None in MPT-lite, whose error says too little of F1. `contradiction` is the `ratio` of its `Gap`; None
-    where no sample remains.
+    where no sample remains. `reach` is how far out the prototype lies for MPT-X's map, Eq. (X12), over what the samples
+    that it is fitted to do on average; beyond 1 the map extrapolates. None in MPT and MPT-lite.
     """
 
     expected_error: float
     verdict: Verdict | None
     contradiction: float | None = None
+    reach: float | None = None
 
 
 def whiten(rows: Floats, factor: Floats) -> Floats:

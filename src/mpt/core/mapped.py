@@ -4,12 +4,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpt.core.affine import affine_map, corrected_mean, effective_samples, map_ridge, nearness, residual_noise, trust
+from mpt.core.affine import (
+    affine_map,
+    corrected_mean,
+    effective_samples,
+    extrapolated,
+    map_ridge,
+    nearness,
+    residual_noise,
+    trust,
+)
 from mpt.core.cross import CrossStatistics
 from mpt.core.departure import Deposit
 from mpt.core.equations import ridge_floor
 from mpt.core.errors import StatisticsError
 from mpt.core.health import (
+    OUTSIDE,
     TYPICAL,
     Gap,
     Health,
@@ -83,7 +93,8 @@ def mapped(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics, pro
     predicted = found(start)
 
     share = cross.weights[classes] / cross.weights[classes].sum()
-    prior = float(np.sum(share * np.sum(whiten(found.errors, factor) ** 2, axis=1))) / d
+    squares = np.sum(whiten(found.errors, factor) ** 2, axis=1)
+    prior = float(np.sum(share * squares)) / d
     samples = int(cross.counts[deposit.departed])
     at_departure = deposit.covariance if deposit.anchor is None else None
     earlier = within / float(counted.sum()) if at_departure is None else at_departure
@@ -96,7 +107,10 @@ def mapped(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics, pro
     gap = whiten(measured - predicted, factor)
     alpha = trust(gap, noise, samples, prior)
     margin = nearest(predicted + alpha * (measured - predicted), prototypes, factor)
-    error = expected_error(alpha, noise, samples, prior, gap)
+    reach = found.reach(start) / found.parameters if found.parameters > 0 else 0.0
+    blind = not samples and reach > OUTSIDE
+    usual = extrapolated(found, squares, share, found.reach(start)) / d if blind else prior
+    error = expected_error(alpha, noise, samples, usual, gap)
     error = float(np.hypot(error, min(_UNTRAINED * margin, error)))
     gaps = tuple[Gap, ...]()
     if samples:
@@ -106,7 +120,8 @@ def mapped(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics, pro
     health = None
     if len(classes) > 1:
         contradiction = max((one.ratio for one in gaps), default=None)
-        health = Health(error, verdict(TYPICAL * error, margin, *gaps), contradiction)
+        typical = error if blind else TYPICAL * error
+        health = Health(error, verdict(typical, margin, *gaps), contradiction, reach)
     return Mapped(predicted, measured, alpha, noise, samples, health)
 
 

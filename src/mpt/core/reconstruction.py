@@ -71,6 +71,9 @@ class Reconstruction(Value):
             forecast, Eq. (X11). None in MPT-lite, and with one reference class.
         contradiction: how many times what is expected the remaining samples are off the forecast, squared; None where
             there are none, or one reference class.
+        reach: in "cross", how far out the departing prototype lies for the map, over what the samples that it is fitted
+            to do on average, Eq. (X12): beyond 1 the map extrapolates, and where no sample remains the expected error
+            says so. None in the others, and with one reference class.
 
     In the variant "cross" the map predicts, and the remaining samples measure, the whole prototype. To keep Eq. (4),
     `predicted` and `measured` are what they have beyond `in_span`: predicted is map(mu) - in_span, measured the
@@ -92,6 +95,7 @@ class Reconstruction(Value):
     expected_error: float | None = None
     verdict: Verdict | None = None
     contradiction: float | None = None
+    reach: float | None = None
 
     def __repr__(self) -> str:
         return (
@@ -276,6 +280,7 @@ def _reconstruct(
         expected_error=None if health is None else health.expected_error,
         verdict=None if health is None else health.verdict,
         contradiction=None if health is None else health.contradiction,
+        reach=None if health is None else health.reach,
     )
 
 

@@ -5,6 +5,7 @@ The package imports NumPy alone; a loader imports what else it needs when it is 
 
 from mpt.data.dataset import Dataset, LocalData, Split
 from mpt.data.errors import DataError
+from mpt.data.features import save_features
 from mpt.data.image_cache import load_local_cached
 from mpt.data.npz import save_npz
 from mpt.data.registry import DATASETS, LOADERS, Loader, load, load_local, load_test, usages
@@ -21,6 +22,7 @@ __all__ = [
     "load_local",
     "load_local_cached",
     "load_test",
+    "save_features",
     "save_npz",
     "usages",
 ]

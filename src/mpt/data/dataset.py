@@ -1,4 +1,4 @@
-"""What every loader returns: images and labels of a training and a test split, checked once and fixed."""
+"""What every loader returns: samples and labels of a training and a test split, checked once and fixed."""
 
 import hashlib
 import operator
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpt.data.errors import DataError
+from mpt.data.sample_kinds import SampleKind, checked_samples, in_words, kind_of
 
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
@@ -23,33 +24,30 @@ _CHOICE = 0x6C696D69  # the purpose word of `limited`'s generators
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """Samples. The arrays are read-only; a uint8 array that comes in is not copied.
+    """Samples. The arrays are read-only; an array that comes in as it is kept is not copied.
 
     Attributes:
-        images: (N, H, W, C) uint8, N at least 1, C = 1 (grey) or 3 (RGB).
+        images: (N, H, W, C) uint8, N at least 1, C = 1 (grey) or 3 (RGB). Samples that are no images stand here too:
+            vectors (N, d) or series (N, channels, length), float32.
         labels: (N,) int64, indices into the dataset's classes.
         vehicles: (N,) text, the vehicle that recorded each sample; None where nothing is known of it.
+        versions: of `features:` datasets, (N, d) float64 for each version of a model: what it makes of the samples.
     """
 
-    images: Images
+    images: NDArray[Any]
     labels: Labels
     vehicles: Texts | None = None
+    versions: tuple[NDArray[np.float64], ...] = ()
 
     def __post_init__(self) -> None:
-        images, labels = _as_array(self.images, "images"), _as_array(self.labels, "labels")
-        if images.dtype != np.uint8:
-            raise DataError(f"images: dtype is {images.dtype}, should be uint8 (0 to 255)")
-        if images.ndim != 4 or images.shape[3] not in (1, 3):
-            raise DataError(f"images: shape is {images.shape}, should be (N, H, W, C) with C = 1 or 3")
-        if 0 in images.shape:
-            raise DataError(f"images: shape is {images.shape}, should have at least one image of at least one pixel")
+        images, labels = checked_samples(_as_array(self.images, "images")), _as_array(self.labels, "labels")
         if labels.dtype.kind not in "iu":
             raise DataError(f"labels: dtype is {labels.dtype}, should be integers")
         if labels.shape != (len(images),):
             raise DataError(f"labels: shape is {labels.shape}, should be ({len(images)},), one for each image")
         if labels.min() < 0:
             raise DataError(f"labels: sample {int(np.argmin(labels))} has {labels.min()}, should not be negative")
-        object.__setattr__(self, "images", _fixed(np.ascontiguousarray(images)))
+        object.__setattr__(self, "images", _fixed(images))
         object.__setattr__(self, "labels", _fixed(np.array(labels, dtype=np.int64)))
         if self.vehicles is not None:
             vehicles = _as_array(self.vehicles, "vehicles")
@@ -59,19 +57,36 @@ class Split:
                     f"for each of the {len(images)} images"
                 )
             object.__setattr__(self, "vehicles", _fixed(np.array(vehicles)))
+        object.__setattr__(self, "versions", tuple(_fixed(np.asarray(v, dtype=np.float64)) for v in self.versions))
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __repr__(self) -> str:
-        height, width, channels = self.image_shape
-        return f"<Split: {len(self)} images of {height}x{width}x{channels}>"
+        return f"<Split: {len(self)} {in_words(self.kind, self.sample_shape)}>"
+
+    @property
+    def kind(self) -> SampleKind:
+        """What the samples are: images, series or vectors."""
+        return kind_of(self.images)
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """Of one sample: (H, W, C) of an image, (channels, length) of a series, (d,) of a vector."""
+        return self.images.shape[1:]
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """(H, W, C)."""
+        """(H, W, C); `DataError` where the samples are no images."""
+        if self.kind != "images":
+            raise DataError(f"images: these are {in_words(self.kind, self.sample_shape)}, should be images")
         _, height, width, channels = self.images.shape
         return height, width, channels
+
+    @property
+    def channels_first(self) -> NDArray[Any]:
+        """As networks take them: images (N, C, H, W), series (N, channels, length), vectors (N, d)."""
+        return self.images.transpose(0, 3, 1, 2) if self.kind == "images" else self.images
 
     def counts(self, num_classes: int) -> Labels:
         """(num_classes,): the samples of each class."""
@@ -80,7 +95,8 @@ class Split:
     def take(self, indices: NDArray[np.integer[Any]]) -> "Split":
         """The samples at `indices` (M,), in that order."""
         vehicles = None if self.vehicles is None else self.vehicles[indices]
-        return Split(self.images[indices], self.labels[indices], vehicles)
+        versions = tuple(version[indices] for version in self.versions)
+        return Split(self.images[indices], self.labels[indices], vehicles, versions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +122,7 @@ class LocalData:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """A training and a test split over the same classes, all images of one size.
+    """A training and a test split over the same classes, all images, series or vectors of one size.
 
     Attributes:
         name: what it is called.
@@ -144,9 +160,10 @@ class Dataset:
                     f"{which} labels: sample {int(np.argmax(split.labels))} has {highest}, "
                     f"should be 0 to {self.num_classes - 1} for {self.num_classes} classes"
                 )
-        if self.train.image_shape != self.test.image_shape:
+        if self.train.sample_shape != self.test.sample_shape:
+            of = "(H, W, C)" if self.train.kind == "images" else "the shape of a sample"
             raise DataError(
-                f"images: (H, W, C) is {self.train.image_shape} in train and {self.test.image_shape} in test, "
+                f"{self.train.kind}: {of} is {self.train.sample_shape} in train and {self.test.sample_shape} in test, "
                 "should be the same"
             )
 
@@ -156,8 +173,23 @@ class Dataset:
         return len(self.classes)
 
     @property
+    def kind(self) -> SampleKind:
+        """What the samples are: images, series or vectors."""
+        return self.train.kind
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """Of every sample: (H, W, C) of an image, (channels, length) of a series, (d,) of a vector."""
+        return self.train.sample_shape
+
+    @property
+    def versions(self) -> int:
+        """How many versions of a model there are features of; 0 where the samples themselves are there."""
+        return len(self.train.versions)
+
+    @property
     def image_shape(self) -> tuple[int, int, int]:
-        """(H, W, C) of every image."""
+        """(H, W, C) of every image; `DataError` where the samples are no images."""
         return self.train.image_shape
 
     def split(self, which: SplitName) -> Split:
@@ -210,6 +242,8 @@ class Dataset:
             digest.update(repr(split.images.shape).encode())
             digest.update(split.images.data)
             digest.update(split.labels.astype("<i8").data)
+            for version in split.versions:
+                digest.update(np.ascontiguousarray(version, dtype="<f8").data)
             for vehicle in () if split.vehicles is None else split.vehicles.tolist():
                 digest.update(f"{len(vehicle.encode())}:".encode() + vehicle.encode())
         return digest.hexdigest()[:16]
@@ -234,10 +268,9 @@ class Dataset:
         return replace(self, train=train, test=test)
 
     def __repr__(self) -> str:
-        height, width, channels = self.image_shape
         return (
-            f"<Dataset {self.name}: {len(self.train)} train and {len(self.test)} test images of "
-            f"{height}x{width}x{channels}, {self.num_classes} classes>"
+            f"<Dataset {self.name}: {len(self.train)} train and {len(self.test)} test "
+            f"{in_words(self.kind, self.sample_shape)}, {self.num_classes} classes>"
         )
 
 

@@ -13,9 +13,11 @@ from mpt.data.csvlist import load_csv
 from mpt.data.dataset import Dataset, LocalData
 from mpt.data.digits import load_digits
 from mpt.data.errors import DataError
+from mpt.data.features import load_features
 from mpt.data.folder import load_folder, load_local_folder
 from mpt.data.function import from_function
 from mpt.data.hub import load_hub
+from mpt.data.motion import load_motion
 from mpt.data.npz import load_npz
 from mpt.data.nuimages import load_nuimages
 from mpt.data.parquet import load_parquet
@@ -44,6 +46,10 @@ LOADERS: dict[str, Loader] = {
         load_road, "road objects drawn on the fly, eight classes, no download", options=("train", "test", "seed")
     ),
     "digits": Loader(load_digits, "handwritten digits that scikit-learn brings, real, ten classes"),
+    "motion": Loader(
+        load_motion, "windows of a phone's sensors made on the fly: series of 9x128, six activities",
+        options=("each", "seed"),
+    ),
     "parquet": Loader(
         load_parquet, "PREFIX-train.parquet and PREFIX-test.parquet as Hugging Face writes them", "PREFIX",
         ("image", "label"),
@@ -60,7 +66,12 @@ LOADERS: dict[str, Loader] = {
         load_car1000, "cars in a folder with labels.csv (path,type,size,split), by type or sedans by size", "ROOT",
         ("level", "test_per_class"),
     ),
-    "npz": Loader(load_npz, "a NumPy file: x_train and so on, or what mpt.data.save_npz wrote", "PATH"),
+    "npz": Loader(
+        load_npz, "a NumPy file of images, series or vectors: x_train and so on, or what save_npz wrote", "PATH"
+    ),
+    "features": Loader(
+        load_features, "what each version of a model makes of the samples: labels, features_1, features_2, ...", "PATH"
+    ),
     "csv": Loader(
         load_csv, "a table with an image's path and label in every row, and its split if it has one", "PATH",
         ("image", "label", "split"),

@@ -6,12 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpt.data.dataset import Dataset, Images
+from mpt.data.errors import DataError
+from mpt.data.sample_kinds import in_words
 
 _BLOCK = 256
 
 
 def resized(dataset: Dataset, image_size: int | None) -> Dataset:
     """`dataset` with square images of that side; itself where they have it or None is asked for."""
+    if image_size is not None and dataset.kind != "images":
+        held = in_words(dataset.kind, dataset.sample_shape)
+        raise DataError(f"image_size: {image_size}, should be left out: {dataset.name} has {held}")
     if image_size is None or dataset.image_shape[:2] == (image_size, image_size):
         return dataset
     train, test = (replace(s, images=resize(s.images, image_size)) for s in (dataset.train, dataset.test))

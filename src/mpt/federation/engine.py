@@ -26,13 +26,14 @@ from mpt.federation.scoring import evaluate
 from mpt.federation.state import FederationState, Handle, JobKey, Model, NewModels
 from mpt.federation.trainers import fast_trainer
 from mpt.federation.view import ServerView, views
-from mpt.learning import Classifier, Loss, Samples, build, embed, numpy_generator
+from mpt.learning import Classifier, Loss, Samples, embed, numpy_generator
 from mpt.learning.aggregation import find_aggregation
+from mpt.learning.backbones import build_for
 from mpt.learning.cpu_inference import CpuEmbedder
 from mpt.learning.cuda_graphs import draws_nothing
 from mpt.learning.losses import find_loss
 from mpt.learning.server import stepped
-from mpt.learning.training import channels_last
+from mpt.learning.training import channels_last, check_augmentation
 from mpt.methods import TRAININGS, Method, find_methods, find_training
 from mpt.scenario import PlanError, check_vehicles
 
@@ -220,6 +221,21 @@ class Federation:
         """The architecture on the device, into which models are loaded."""
         return channels_last(self._build()) if self.plan.engine == "fast" else self._build()
 
+    @property
+    def dim(self) -> int:
+        """d, the length of the features."""
+        return self.model.dim
+
+    @property
+    def model_notes(self) -> tuple[str, ...]:
+        """What of a file of weights was passed over."""
+        return self.model.notes
+
+    @property
+    def model_bytes(self) -> int:
+        """Of a model's state dict."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in self.model.state_dict().values())
+
     @cached_property
     def _parameters(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.model.named_parameters())
@@ -241,16 +257,15 @@ class Federation:
         return fast_trainer(self.model, self.plan.training, self.plan.precision, steps)
 
     def _build(self) -> Classifier:
-        _, size, channels = self.dataset.image_shape
-        made = build(
+        made = build_for(
             self.plan.backbone,
+            self.dataset.train.channels_first.shape[1:],
             num_classes=self.dataset.num_classes,
-            in_channels=channels,
-            image_size=size,
             seed=self.plan.seed,
             weights=self.plan.weights,
             freeze=self.plan.freeze,
         )
+        check_augmentation(made, self.plan.training)
         return made.to(self.device)
 
     def start(self) -> FederationState:
@@ -391,7 +406,7 @@ class Federation:
         return made
 
     def _on_device(self, split: Split) -> tuple[Tensor, Tensor]:
-        images = torch.from_numpy(np.array(split.images)).permute(0, 3, 1, 2).contiguous()
+        images = torch.from_numpy(np.array(split.channels_first, order="C"))
         return images.to(self.device), torch.from_numpy(np.array(split.labels)).to(self.device)
 
     def _check_somebody_trains(self) -> None:

@@ -124,7 +124,7 @@ class MethodScorer:
             outcome: Floats | Readout
             states[method.name], outcome = tracked
             shape = np.shape(outcome) if isinstance(outcome, np.ndarray) else None
-            if shape != (len(context.head[0][0]),) and not hasattr(outcome, "predict"):
+            if shape != seen.features.head[0].shape[1:] and not hasattr(outcome, "predict"):
                 what = type(outcome).__name__ if shape is None else f"an array of shape {shape}"
                 raise MethodError(f"method: {method.name} gave {what}, should be a prototype (d,) or have predict()")
             return outcome

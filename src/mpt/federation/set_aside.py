@@ -45,8 +45,7 @@ class SetAside:
         """From the indices of each vehicle's; those that have set nothing aside are not among them."""
         train = {v: dataset.train.take(mine) for v, mine in aside.items() if len(mine)}
         images = {
-            v: torch.from_numpy(np.array(one.images)).permute(0, 3, 1, 2).contiguous().to(ground.device)
-            for v, one in train.items()
+            v: torch.from_numpy(np.array(one.channels_first, order="C")).to(ground.device) for v, one in train.items()
         }
         return cls(ground, images, {v: one.labels for v, one in train.items()})
 

@@ -40,13 +40,16 @@ def fast_trainer(
 
     On a GPU: all vehicles side by side for cnn3 that is not frozen (needs Triton, which comes with torch's CUDA
     builds); as one network where that can be made of them and there are steps enough to compile it for; else some at a
-    time by replaying a captured step each. On a CPU: in channels-last, several vehicles at once
-    where the model draws no random numbers, else one after the other. `precision` concerns GPUs; "auto" is bfloat16
-    with float32 parameters and sums. `steps` is about how many batches there will be: many are worth compiling for.
+    time by replaying a captured step each; series and vectors by the reference loop. On a CPU: in channels-last,
+    several vehicles at once where the model draws no random numbers, else one after the other. `precision` concerns
+    GPUs; "auto" is bfloat16 with float32 parameters and sums. `steps` is about how many batches there will be: many are
+    worth compiling for.
     """
     if model.head.weight.device.type != "cuda":
         return train_side_by_side if draws_nothing(model) else train_channels_last
     chosen: Precision = "bfloat16" if precision == "auto" else precision
+    if model.kind != "images":
+        return train_plain
     if stackable(model, settings):
         return ByLoss(TritonTrainer(chosen))
     if not draws_nothing(model):

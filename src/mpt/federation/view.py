@@ -215,7 +215,7 @@ class ServerView:
             round=self.number,
             departed=self.plan.rare,
             num_classes=len(head[1]),
-            classifier=head,
+            classifier=None if np.isnan(head[1]).all() else head,
             report=channel.report,
             summed=channel.total,
             crossed=channel.cross,

@@ -55,5 +55,10 @@ def take(images: Tensor, epoch: Epoch, positions: slice) -> Tensor:
 
 
 def normalise(images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """uint8 images as (x / 255 - 0.5) / 0.25: fixed numbers, so that no vehicle's data statistics are shared."""
+    """uint8 images as (x / 255 - 0.5) / 0.25: fixed numbers, so that no vehicle's data statistics are shared.
+
+    Series and vectors, which are real numbers, are taken as they are.
+    """
+    if images.is_floating_point():
+        return images.to(dtype)
     return images.to(dtype).div_(255 * 0.25).sub_(2.0)

@@ -163,7 +163,7 @@ def draws_nothing(model: Classifier) -> bool:
     """Whether a step of the model may be replayed: nothing in it draws random numbers when it trains."""
     device = model.head.weight.device
     probe = copy.deepcopy(model).train()
-    images = torch.zeros(2, model.in_channels, model.image_size, model.image_size, device=device)
+    images = torch.zeros(2, *model.input_shape, device=device)
 
     def states() -> list[Tensor]:
         return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]

@@ -22,7 +22,7 @@ def embed_batch(model: Classifier) -> int:
     """How many images to embed at a time: on a CPU few, whose maps stay in the cache; on a GPU many."""
     if model.head.weight.device.type == "cpu":
         return 64
-    return max(64, 2**21 // model.image_size**2)
+    return max(64, 2**21 // math.prod(model.input_shape[-2:]))
 
 
 def channels_last(model: Classifier) -> Classifier:
@@ -61,12 +61,13 @@ def train(
     `generator.initial_seed()` for the time being.
 
     Args:
-        images: (N, C, H, W) uint8, on the model's device.
+        images: (N, C, H, W) uint8, on the model's device; for a model of series or vectors these, in float32.
         labels: (N,) int64, on the model's device.
         generator: as `mpt.learning.generator` makes it for this round and vehicle.
         loss: `cross_entropy`, `FedLC()`, or another function of logits, labels and the vehicle's counts.
     """
     check_images(model, images)
+    check_augmentation(model, settings)
     _check_labels(model, images, labels)
     n, device = len(labels), images.device
     counts = torch.bincount(labels, minlength=model.num_classes)
@@ -156,14 +157,21 @@ def _mode(model: nn.Module, *, training: bool) -> Iterator[None]:
 
 def check_images(model: Classifier, images: Tensor) -> None:
     """Refuses what the model cannot take."""
-    if images.dtype != torch.uint8:
-        raise LearningError(f"images: dtype is {images.dtype}, should be torch.uint8")
-    wanted = (model.in_channels, model.image_size, model.image_size)
-    if images.ndim != 4 or tuple(images.shape[1:]) != wanted:
+    what, wanted = model.kind, model.input_shape
+    dtype = torch.uint8 if what == "images" else torch.float32
+    if images.dtype != dtype:
+        raise LearningError(f"{what}: dtype is {images.dtype}, should be {dtype}")
+    if tuple(images.shape[1:]) != wanted:
         shape = "(N, " + ", ".join(map(str, wanted)) + ")"
-        raise LearningError(f"images: shape is {tuple(images.shape)}, should be {shape} for this model")
+        raise LearningError(f"{what}: shape is {tuple(images.shape)}, should be {shape} for this model")
     if images.device != model.head.weight.device:
-        raise LearningError(f"images: on {images.device}, should be on {model.head.weight.device} like the model")
+        raise LearningError(f"{what}: on {images.device}, should be on {model.head.weight.device} like the model")
+
+
+def check_augmentation(model: Classifier, settings: TrainingSettings) -> None:
+    """Refuses what shifts or mirrors images where there are none."""
+    if settings.augment != "none" and model.kind != "images":
+        raise LearningError(f"augment: {settings.augment} is for images, should be none for {model.kind}")
 
 
 def _check_labels(model: Classifier, images: Tensor, labels: Tensor) -> None:

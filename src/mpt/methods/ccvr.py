@@ -91,6 +91,7 @@ class Ccvr:
 
     slow: ClassVar[bool] = True
     trains: ClassVar[bool] = True
+    needs_head: ClassVar[bool] = True
     space: ClassVar[Space] = {
         "lr": Log(1e-4, 0.1),
         "epochs": OneOf((2, 5, 10, 20)),

@@ -138,6 +138,7 @@ class Traits:
             prototype as measured.
         slow: it takes long, and a plan may read it out less often.
         trains: it trains something of its own, which is a column of the paper's Table 1.
+        needs_head: it reads the model's last layer, so that features alone are not enough for it.
         outward: it finds where the samples are of a class that nobody trains any more: its prototype is read out by
             `NearestClassMean.outwards`, Eq. (X10), but for the cosine readout; its distance to the truth is measured
             where it is.
@@ -149,6 +150,7 @@ class Traits:
     needs_departure: bool = False
     slow: bool = False
     trains: bool = False
+    needs_head: bool = False
     outward: bool = False
     calibrated: bool = False
     version: int = 1

@@ -32,6 +32,8 @@ class Linear:
 class SoftmaxHead:
     """The classifier head itself: softmax, after FedAvg or FedLC."""
 
+    needs_head: ClassVar[bool] = True
+
     name: str = "fedavg"
     training: str = "continued"
 

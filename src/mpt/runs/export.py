@@ -147,6 +147,9 @@ def _made(
     config: dict[str, Any], manifest: dict[str, Any], kept: KeptModels, series: Series, weight: Any, bias: Any
 ) -> DeployableModel:
     classes = tuple(manifest["classes"])
+    if len(manifest["image_shape"]) != 3:
+        kind = "series" if len(manifest["image_shape"]) == 2 else "vectors"
+        raise RunError(f"export: the run is of {kind}, should be of images; its models are in the folder's models/")
     _, size, channels = manifest["image_shape"]
     about = Metadata(
         class_names=classes,

@@ -128,8 +128,9 @@ class Folder:
             self._write_manifest(finished=False)
         write_atomically(self.path / "config.toml", self.config.to_toml().encode())
         self._write_manifest(finished=False)
-        pillow = require_pillow(DatasetSpec("samples.png"))
-        pillow.fromarray(sheet(dataset, first=self.manifest["rare"])).save(self.path / "samples.png", "PNG")
+        if dataset.kind == "images":
+            pillow = require_pillow(DatasetSpec("samples.png"))
+            pillow.fromarray(sheet(dataset, first=self.manifest["rare"])).save(self.path / "samples.png", "PNG")
         return found
 
     def checkpoint(self, checkpoint: RunCheckpoint, *, always: bool) -> None:

@@ -53,7 +53,7 @@ def own_files(config: RunConfig) -> dict[str, str]:
 def manifest_of(config: RunConfig, federations: Mapping[int, Federation], device: str) -> dict[str, Any]:
     """All of it, for the federations of a run by seed."""
     first = federations[config.first_seed]
-    dataset, state = first.dataset, first.model.state_dict()
+    dataset = first.dataset
     classes = range(dataset.num_classes)
     return {
         "format": FORMAT,
@@ -69,12 +69,12 @@ def manifest_of(config: RunConfig, federations: Mapping[int, Federation], device
             "train": [int(np.sum(dataset.train.labels == c)) for c in classes],
             "test": [int(np.sum(dataset.test.labels == c)) for c in classes],
         },
-        "image_shape": list(dataset.image_shape),
+        "image_shape": list(dataset.sample_shape),
         "vehicles": len(first.labels),
         "vehicle_names": list(first.partition.names),
         "remaining_samples": [federation.partition.remaining for federation in federations.values()],
-        "feature_dim": first.model.dim,
-        "model_bytes": sum(tensor.numel() * tensor.element_size() for tensor in state.values()),
+        "feature_dim": first.dim,
+        "model_bytes": first.model_bytes,
     }
 
 

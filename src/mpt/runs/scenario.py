@@ -104,6 +104,8 @@ def _played(
     """All seeds."""
     scenario, device = find_scenario(config.scenario), choose_device(config.device)
     dataset = load(config.dataset, image_size=config.image_size, per_class=config.per_class, say=say)
+    if dataset.versions:
+        raise ConfigError(f"dataset: {config.dataset} has features of models, should be samples to train on")
     if out is not None:
         _empty(out)
     played = {seed: scenario.play(seed, dataset.classes) for seed in config.seed_numbers}

@@ -3,7 +3,7 @@
 import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from mpt.federation.engine import Federation, rounds
 from mpt.federation.measurement import Measurement
 from mpt.federation.plan import Plan
 from mpt.federation.state import FederationState
+from mpt.federation.upgrades import UpgradedFederation, applicable
+from mpt.methods import find_method, find_methods
 from mpt.runs import models, record
 from mpt.runs.checkpoint import RunCheckpoint
 from mpt.runs.config import ConfigError, RunConfig
@@ -68,8 +70,8 @@ def simulate(
             raise ConfigError("record: there is no folder to record into, should come with --out DIR")
         begin(run.manifest)
         begun = RunCheckpoint("", config.first_seed, None)
-        return RunResult(config, run.manifest, run.go(begun, None, progress))
-    folder = Folder(_made(Path(out)), config, run.manifest, run.device, say)
+        return RunResult(run.config, run.manifest, run.go(begun, None, progress))
+    folder = Folder(_made(Path(out)), run.config, run.manifest, run.device, say)
     with folder.locked():
         return _resume(run, folder, overwrite, begin, progress)
 
@@ -115,9 +117,12 @@ class _Run:
         """Everything that can be wrong with the settings is said here."""
         device = choose_device(config.device)
         dataset, federations = federations_of(config, device, say)
+        if dataset.versions:
+            names = {method.name for method in federations[config.first_seed].methods}
+            config = replace(config, methods=tuple(text for text in config.methods if find_method(text).name in names))
         if config.partition == "vehicle":
             say(_who_leaves(federations[config.first_seed]))
-        for note in federations[config.first_seed].model.notes:
+        for note in federations[config.first_seed].model_notes:
             say(note)
         return cls(config, dataset, device, federations, manifest_of(config, federations, device))
 
@@ -127,14 +132,14 @@ class _Run:
         samples = len(self.dataset.train.labels) + len(self.dataset.test.labels)
         free = shutil.disk_usage(out).free
         if self.config.record:
-            each = record.expected_bytes(first.plan, tuple(first.losses.values()), samples, first.model.dim)
+            each = record.expected_bytes(first.plan, tuple(first.losses.values()), samples, first.dim)
             needed = self.config.seeds * each - Record.of(out).size
             if needed > free:
                 raise ConfigError(
                     f"record: will take about {quantity(needed)}, but {out} has {quantity(free)} left; a larger "
                     "--eval-every records fewer rounds"
                 )
-        if self.config.models:
+        if self.config.models and not self.dataset.versions:
             each = models.expected_bytes(len(first.trainings), self.manifest["model_bytes"])
             needed = self.config.seeds * each - ModelFolder.of(out).size
             if needed > free:
@@ -155,7 +160,7 @@ class _Run:
                         self._record(folder.path, federation)
                     start = (begun.state if seed == begun.seed else None) or federation.start()
                     for state, rows in rounds(federation, start):
-                        if folder is not None and self.config.models:
+                        if folder is not None and self.config.models and not self.dataset.versions:
                             _keep(folder.path, federation, state, rows)
                         measured = tables_of(rows, (plan.depart_at, plan.rounds), self.dataset.classes)
                         last = last.then(seed, state, measured)
@@ -195,7 +200,13 @@ def federations_of(config: RunConfig, device: str, say: Say) -> tuple[Dataset, d
     dataset.require(rare, 10)
     dataset.require(rare, 1, "test")
     plans = [Plan.of(config, rare, seed) for seed in config.seed_numbers]
-    return dataset, {plan.seed: Federation(dataset, plan, torch.device(device)) for plan in plans}
+    if not dataset.versions:
+        return dataset, {plan.seed: Federation(dataset, plan, torch.device(device)) for plan in plans}
+    asked = find_methods(config.methods, ridge=config.ridge, cov_ridge=config.cov_ridge)
+    methods, left_out = applicable(list(asked.values()))
+    for name, why in left_out.items():
+        say(f"{name} is left out: {why}")
+    return dataset, {p.seed: UpgradedFederation(dataset, p, torch.device(device), methods=methods) for p in plans}
 
 
 def choose_device(wanted: str) -> str:

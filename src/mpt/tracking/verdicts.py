@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mpt.core.health import Health
+from mpt.core.health import OUTSIDE, Health
 from mpt.core.validation import Floats
 from mpt.tracking.answers import Taken
 from mpt.tracking.prototypes import Current
@@ -31,7 +31,7 @@ def doubting(now: Current) -> Current:
 def health_of(now: Current) -> dict[int, Health]:
     """By class that was reconstructed, what is to be expected of it, where the method knows."""
     return {
-        c: Health(float(made.expected_error), made.verdict, made.contradiction)
+        c: Health(float(made.expected_error), made.verdict, made.contradiction, made.reach)
         for c, made in sorted(now.reconstructions.items())
         if made.expected_error is not None and made.verdict is not None
     }
@@ -52,6 +52,11 @@ def verdicts(
         if known.verdict == before or {known.verdict, before} == {"good", "unconfirmed"}:
             continue
         why, who = f"{known.verdict}, an error of {known.expected_error:.2g} is expected", ""
+        if known.contradiction is None and known.reach is not None and known.reach > OUTSIDE:
+            why += (
+                f": no sample remains, and the class lies {known.reach:.2g} times as far out as the samples that the "
+                "map is fitted to"
+            )
         if known.verdict == "disputed":
             who = ", ".join(far_off(taken, c, now.forecasts[c])) if c in now.forecasts else ""
             owners = ", ".join(tracked[c].owners) or "others"

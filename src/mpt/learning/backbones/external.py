@@ -1,13 +1,14 @@
 """Backbones from elsewhere: models of timm and torchvision by name, and what the user's own functions give."""
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from mpt.learning.backbones.classifier import KINDS, samples_in_words
 from mpt.learning.settings import LearningError
 
 
@@ -50,22 +51,22 @@ def checked(spec: str, backbone: object) -> nn.Module:
     return backbone
 
 
-def measure_dim(backbone: nn.Module, spec: str, in_channels: int, image_size: int) -> int:
-    """The length d of the features, found by a pass over two blank images; refuses what is not (N, d)."""
+def measure_dim(backbone: nn.Module, spec: str, shape: Sequence[int]) -> int:
+    """The length d of the features, found by a pass over two blank samples of a shape; refuses what is not (N, d)."""
     modes = [(module, module.training) for module in backbone.modules()]
     backbone.eval()
     try:
         with torch.no_grad():
-            features = backbone(torch.zeros(2, in_channels, image_size, image_size))
+            features = backbone(torch.zeros(2, *shape))
     except Exception as error:
-        size = f"{in_channels} x {image_size} x {image_size}"
-        raise LearningError(f"backbone: {spec} does not take images of {size} ({error})") from error
+        raise LearningError(f"backbone: {spec} does not take {samples_in_words(shape)} ({error})") from error
     finally:
         for module, training in modes:
             module.training = training
     if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
         found = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
-        raise LearningError(f"backbone: {spec} maps two images to {found}, should be features of shape (2, dim)")
+        what = KINDS[len(shape)]
+        raise LearningError(f"backbone: {spec} maps two {what} to {found}, should be features of shape (2, dim)")
     return int(features.shape[1])
 
 
