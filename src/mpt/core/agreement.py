@@ -16,7 +16,7 @@ from mpt.core.influence import (
     middle,
     redescending,
 )
-from mpt.core.linalg import dot, svd
+from mpt.core.linalg import dot, row_space, svd
 from mpt.core.validation import Floats, Ints
 
 _PASSES = 3
@@ -156,7 +156,11 @@ def _between(centres: Floats) -> Floats:
     rows = centres[np.isfinite(centres[:, 0])]
     if len(rows) < 2:
         return np.zeros((centres.shape[1], 0))
-    _, scale, right = svd(rows - rows.mean(axis=0))
+    between = rows - rows.mean(axis=0)
+    found = row_space(between[:-1])
+    if found is not None:
+        return found
+    _, scale, right = svd(between)
     kept = scale > 1e-9 * scale[0]
     return np.ascontiguousarray(right[kept].T)
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from mpt.base.credit import MOST_SAMPLES, believed, usual
 from mpt.core.agreement import Agreement, Deviations, agree, compare
@@ -22,7 +21,7 @@ from mpt.core.influence import (
     no_majority,
     spread_share,
 )
-from mpt.core.linalg import dot, gram
+from mpt.core.linalg import dot, gram, triangular
 from mpt.core.rounding import regular_factor, rounding_level, without_rounding
 from mpt.core.statistics import ClassStatistics
 from mpt.core.validation import Floats, Ints
@@ -270,7 +269,7 @@ def _factor(
 def _probes(stacked: _Stacked, factor: Floats) -> Floats:
     """(d, p): L^-T x for random x. They are drawn from the fleet's counts: no vehicle knows them beforehand."""
     drawn = np.random.default_rng(stacked.counts.sum(axis=0)).standard_normal((stacked.dim, _PROBES))
-    return np.asarray(solve_triangular(factor, drawn, lower=True, trans=1, check_finite=False))
+    return triangular(factor, drawn, transposed=True)
 
 
 def _energies(

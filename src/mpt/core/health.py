@@ -11,7 +11,7 @@ import numpy as np
 import scipy.linalg
 
 from mpt.core.equations import barycentric_weights, outside, residual, span_basis
-from mpt.core.linalg import dot
+from mpt.core.linalg import dot, triangular
 from mpt.core.rounding import regular_factor
 from mpt.core.validation import Floats
 
@@ -74,7 +74,9 @@ class Health(NamedTuple):
 
 def whiten(rows: Floats, factor: Floats) -> Floats:
     """L^-1 x for a vector x (d,) or each row of (N, d), S~ = L L^T: Euclidean lengths there are Mahalanobis here."""
-    return np.asarray(scipy.linalg.solve_triangular(factor, rows.T, lower=True, check_finite=False).T)
+    if rows.ndim == 1:
+        return triangular(factor, rows[:, None])[:, 0]
+    return triangular(factor, rows.T).T
 
 
 def whitening(covariance: Floats, cov_ridge: float) -> Floats:

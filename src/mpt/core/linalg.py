@@ -6,13 +6,18 @@ call and slow down SciPy's, without which the transport cannot do.
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg import blas
+from scipy.linalg import blas, lapack
 
 from mpt.core.errors import StatisticsError
 from mpt.core.validation import Floats
 
 ROUNDING = 64 * float(np.finfo(np.float64).eps)
 """What rounding alone may leave of what should be zero, as a fraction of what it was made of."""
+
+SMALL = 256
+"""Of a matrix: up to so many rows it need not be gone through in tiles."""
+DEPENDENT = 1e-6
+"""Of the longest: what is left of a row beyond the others, below which it is not trusted to be independent of them."""
 
 
 def dot(a: Floats, b: Floats) -> Floats:
@@ -35,6 +40,12 @@ def gram(rows: Floats) -> Floats:
         return np.zeros((rows.shape[1], rows.shape[1]))
     columns, flipped = _fortran(rows)
     product = blas.dsyrk(1.0, columns, trans=not flipped, lower=1)
+    if len(product) <= SMALL:
+        lengths = product.diagonal().copy()
+        product.flat[:: len(product) + 1] = 0
+        whole = product + product.T
+        whole.flat[:: len(whole) + 1] = lengths
+        return whole
     for start in range(0, len(product), 64):
         tile = slice(start, start + 64)
         product[:start, tile] = product[tile, :start].T
@@ -46,6 +57,17 @@ def gram(rows: Floats) -> Floats:
 def svd(matrix: Floats) -> tuple[Floats, Floats, Floats]:
     """Thin singular value decomposition: (left, values, right)."""
     return scipy.linalg.svd(matrix, full_matrices=False, check_finite=False)
+
+
+def row_space(rows: Floats) -> Floats | None:
+    """(d, n): an orthonormal basis of n rows (n, d), by QR; None where they are not clearly independent."""
+    if len(rows) > rows.shape[1]:
+        return None
+    triangle, tau, _, _ = lapack.dgeqrf(rows.T)
+    size = np.abs(triangle.diagonal())
+    if not size.min() > DEPENDENT * size.max():
+        return None
+    return np.asarray(lapack.dorgqr(triangle, tau)[0])
 
 
 def cholesky_factor(matrix: Floats, name: str, wanted: str = "a larger cov_ridge, more samples, ") -> Floats:
@@ -63,6 +85,13 @@ def cholesky_factor(matrix: Floats, name: str, wanted: str = "a larger cov_ridge
             f"{name}: not positive definite; use {wanted}or an origin near the features so that less cancels"
         )
     return np.asfortranarray(factor)
+
+
+def triangular(factor: Floats, columns: Floats, *, transposed: bool = False) -> Floats:
+    """L^-1 X, or L^-T X, for a lower triangle L (d, d) and X (d, n), in Fortran order."""
+    if columns.size == 0:
+        return np.zeros_like(columns)
+    return blas.dtrsm(1.0, factor, columns, lower=1, trans_a=transposed)
 
 
 def _times_vector(matrix: Floats, vector: Floats) -> Floats:
