@@ -137,8 +137,11 @@ def _robust_scales(points: Floats, known: Known, variance: Floats) -> tuple[floa
     means makes everybody look far off, and itself usual."""
     if not known.any():
         return 0.0, 0.0
-    centres = middle(np.where(known[:, :, None], points, np.nan))
-    away, basis = np.where(known[:, :, None], points - centres, 0.0), _between(centres)
+    whole = known.all()
+    centres = middle(points if whole else np.where(known[:, :, None], points, np.nan))
+    away, basis = points - centres, _between(centres)
+    if not whole:
+        away = np.where(known[:, :, None], away, 0.0)
     return _scales(_squares(away, basis), variance, known, basis)
 
 

@@ -93,7 +93,7 @@ def bounded_cross(
     stacked = _Stacked.of(several)
     spread = _median(stacked.spreads)
     usual = spread_share(stacked.spreads, spread) >= 1
-    common = _Common.of(several, usual)
+    common = _Common.of(several, stacked, usual)
     if common is None:
         made = tuple(_moved(r, clip) for r, clip in zip(several, clips, strict=True))
         return BoundedCross(made, (None,) * len(made), None)
@@ -103,7 +103,7 @@ def bounded_cross(
         near = usual & (far <= MOST_RESIDUAL * _median(far[usual]))
         if near.sum() == common.vehicles or not near.any():
             break
-        again = _Common.of(several, near)
+        again = _Common.of(several, stacked, near)
         if again is None:
             break
         common = again
@@ -242,16 +242,15 @@ class _Common:
     ridge: float
 
     @classmethod
-    def of(cls, reports: Sequence[CrossStatistics], chosen: Known) -> "_Common | None":
+    def of(cls, reports: Sequence[CrossStatistics], stacked: _Stacked, chosen: Known) -> "_Common | None":
         some = [r for r, there in zip(reports, chosen, strict=True) if there]
-        a = reports[0].weights
         if not some:
             return None
-        counts = np.sum([r.counts for r in some], axis=0)
+        a, each = stacked.weights, stacked.counts[chosen]
+        counts = each.sum(axis=0)
         seen = (counts > 0) & (a > 0)
-        rows = [np.sqrt(a / np.maximum(r.counts, 1))[:, None] for r in some]
-        z = np.concatenate([scale * r.earlier for scale, r in zip(rows, some, strict=True)])
-        h = np.concatenate([scale * r.sums for scale, r in zip(rows, some, strict=True)])
+        scale = np.sqrt(a / np.maximum(each, 1))[:, :, None]
+        z, h = ((scale * sums[chosen]).reshape(-1, sums.shape[2]) for sums in (stacked.earlier, stacked.sums))
         within = _total([r.gram for r in some]) - gram(z)
         if not seen.any() or not np.trace(within) > 0:
             return None
