@@ -38,7 +38,7 @@ class Logger:
 
 MANIFEST = {
     "classes": ["car", "truck"], "rare": 1, "counts": {"train": [300, 100], "test": [20, 20]}, "vehicles": 4,
-    "device": "cpu", "remaining_samples": [2, 3],
+    "device": "cpu", "remaining_samples": [2, 3], "image_shape": [28, 28, 3], "model_bytes": 1000,
 }  # fmt: skip
 
 

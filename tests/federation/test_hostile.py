@@ -19,8 +19,10 @@ from mpt.federation.trainers import TritonTrainer, train_channels_last, train_si
 from mpt.learning import LearningError, RunningAverage, Samples, TrainingSettings, batchnorm_prefixes, build
 from mpt.learning.aggregation import Medians, Updates, find_aggregation
 
+from . import training_work
 from .test_engine import Spy, same, without_seconds
-from .test_trainers import CLASSES, furthest, interpreted, model, samples  # noqa: F401 - a fixture
+from .test_trainers import SIDE, interpreted, model  # noqa: F401 - a fixture
+from .training_work import CLASSES, furthest
 
 TRUCK, VEHICLES, OWNER = 2, 8, 7
 PLAN = Plan(
@@ -63,6 +65,10 @@ def advanced(dataset, rounds=3, **settings):
         state, new = made.advance(state)
         rows += new
     return state.models["held-out"], rows
+
+
+def samples(n):
+    return training_work.samples(n, SIDE)
 
 
 def hostile_jobs(start, text, aggregation, held=None):

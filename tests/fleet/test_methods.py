@@ -25,8 +25,10 @@ from tests.fleet.served import AS_TRAINED, TRUCK, VEHICLES, everybody, fresh, ne
 ROUNDS = 4
 pytestmark = pytest.mark.usefixtures("one_thread", "in_float32")
 
-ALONE = {"oracle", "oracle-train", "oracle-train:outward", "live", "fedavg:live"}
+ALONE = {"oracle", "oracle-train", "oracle-train:outward", "live", "live:duo", "fedavg:live"}
 """They know what no server knows."""
+TWO = {"mpt-duo", "oracle-train:duo"}
+"""They read two models, a fleet reads one."""
 STOPS = {"stop-at-departure"}
 """Their training ends; a fleet's does not."""
 OTHER = {"mpt-lite:one-message"}
@@ -71,7 +73,7 @@ def on_one_machine(dataset, method, rounds):
     return noted.given
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - ALONE - STOPS - OTHER))
+@pytest.mark.parametrize("name", sorted(set(METHODS) - ALONE - TWO - STOPS - OTHER))
 def test_it_gives_what_it_gives_on_one_machine(dataset, name):
     running = server(dataset, everybody(new_vehicles(dataset)), name)
     rounds = list(running.rounds(ROUNDS))
@@ -97,6 +99,12 @@ def test_it_gives_what_it_gives_on_one_machine(dataset, name):
 @pytest.mark.parametrize("name", sorted(ALONE))
 def test_what_no_server_knows_is_refused(name):
     with pytest.raises(FleetError, match="no server knows"):
+        Tracker(num_classes=3, dim=4, method=name)
+
+
+@pytest.mark.parametrize("name", sorted(TWO))
+def test_what_reads_two_models_is_refused(name):
+    with pytest.raises(FleetError, match="features of two models together, a fleet reads one; should be mpt-x there"):
         Tracker(num_classes=3, dim=4, method=name)
 
 

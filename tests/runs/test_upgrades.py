@@ -18,7 +18,7 @@ from mpt.runs.replay import replay
 from mpt.runs.simulate import simulate
 
 CLASSES = tuple("abcdef")
-LEFT_OUT = {"fedavg", "fedlc", "ccvr", "mpt:trained", "live", "fedavg:live"}
+LEFT_OUT = {"fedavg", "fedlc", "ccvr", "mpt:trained", "live", "live:duo", "fedavg:live"}
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "model-upgrades.md"
 
 

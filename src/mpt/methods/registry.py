@@ -202,9 +202,12 @@ def calibrated(name: str) -> bool:
 
 
 def find_space(name: str) -> dict[str, Range]:
-    """What of a method is left to tune: its `space` without the arguments that its name or the registry has fixed."""
-    spec = METHODS.parse(name)
-    space = space_of(find_method(name))
+    """What of a method is left to tune: its `space` without the arguments that its name or the registry has fixed.
+
+    A row to compare with, which knows the departed samples, has nothing to tune.
+    """
+    spec, method = METHODS.parse(name), find_method(name)
+    space = {} if getattr(method, "knows", None) == "train" else space_of(method)
     if space and spec.positional:
         raise MethodError(f"method: {name!r}, arguments should have names, so that it is known what is left to tune")
     make = METHODS.builtin[spec.head].make if spec.head in METHODS else None
