@@ -10,8 +10,6 @@ A .npz file, or a folder of .npy files, with these arrays:
 """
 
 import re
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,12 +20,11 @@ from numpy.typing import NDArray
 from mpt.data.dataset import Dataset, Split
 from mpt.data.errors import DataError
 from mpt.data.left_out import SPLIT_HERE, last_fifth
-from mpt.data.npz import DEVICES
+from mpt.data.npz import BROKEN, DEVICES, write_arrays
 from mpt.data.request import DatasetSpec
 from mpt.data.sample_kinds import as_names
 
 _VERSION = re.compile(r"features_([1-9][0-9]*)")
-_BROKEN = (OSError, ValueError, EOFError, AttributeError, KeyError, TypeError, zipfile.BadZipFile, zlib.error)
 _WANTED = "a .npz file or a folder of .npy files with labels, features_1, features_2 and so on"
 
 
@@ -72,18 +69,10 @@ def save_features(
     classes: tuple[str, ...] | None = None,
 ) -> Path:
     """Write a file that `features:PATH` reads: labels (N,), and (N, d) features under each version of a model."""
-    target = Path(path)
     arrays = {"labels": np.asarray(labels)} | {f"features_{n}": one for n, one in enumerate(versions, start=1)}
     given = {"test": test, "devices": devices, "classes": None if classes is None else np.array(classes)}
     arrays |= {name: np.asarray(one) for name, one in given.items() if one is not None}
-    try:
-        with target.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-    except OSError as error:
-        raise DataError(
-            f"{target}: cannot be written ({error.strerror}), should be a file in a folder that exists"
-        ) from error
-    return target
+    return write_arrays(Path(path), arrays, np.savez)
 
 
 def _arrays(request: DatasetSpec) -> Mapping[str, NDArray[Any]]:
@@ -95,7 +84,7 @@ def _arrays(request: DatasetSpec) -> Mapping[str, NDArray[Any]]:
             return {file.stem: np.load(file, allow_pickle=False) for file in sorted(path.glob("*.npy"))}
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return dict(stored)
-    except _BROKEN as error:
+    except BROKEN as error:
         raise request.error(f"cannot be read, should be {_WANTED}, all of them whole") from error
 
 

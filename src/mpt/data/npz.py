@@ -2,7 +2,7 @@
 
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,14 @@ OTHERS = tuple(
 """Names of arrays that others write: images and labels of train and of test; the first that are all there are read."""
 UNSPLIT = (("images", "labels"), ("x", "y"), ("X", "y"), ("data", "labels"), ("data", "target"))
 """And in files without a split."""
+BROKEN = (OSError, ValueError, EOFError, AttributeError, KeyError, TypeError, zipfile.BadZipFile, zlib.error)
+"""What NumPy raises where a file is broken."""
 DEVICES = ("vehicles", "subjects", "subject", "devices")
 """Names of the arrays that say who recorded each sample: of train as `subject_train` or `train_subject`."""
 
 
 def save_npz(dataset: Dataset, path: str | Path) -> Path:
     """Write `dataset` to `path`, compressed; `load("npz:PATH")` reads it, on any machine with NumPy."""
-    target = Path(path)
     arrays = {"version": np.array(VERSION), "name": np.array(dataset.name), "classes": np.array(dataset.classes)}
     if dataset.notes:
         arrays["notes"] = np.array(dataset.notes)
@@ -47,9 +48,14 @@ def save_npz(dataset: Dataset, path: str | Path) -> Path:
         vehicles = dataset.split(which).vehicles
         if vehicles is not None:
             arrays[f"{which}_vehicles"] = vehicles
+    return write_arrays(Path(path), arrays, np.savez_compressed)
+
+
+def write_arrays(target: Path, arrays: Mapping[str, NDArray[Any]], save: Callable[..., None]) -> Path:
+    """Write arrays as NumPy's `save` does."""
     try:
         with target.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
+            save(file, allow_pickle=False, **arrays)
     except OSError as error:
         raise DataError(
             f"{target}: cannot be written ({error.strerror}), should be a file in a folder that exists"
@@ -70,16 +76,7 @@ def load_npz(request: DatasetSpec) -> Dataset:
             fields = {} if missing else {f: stored[f] for f in (*_FIELDS, *_OPTIONAL) if f in stored}
     except DataError:
         raise
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        AttributeError,
-        KeyError,
-        TypeError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+    except BROKEN as error:
         raise request.error("cannot be read, should be a whole file that mpt.data.save_npz wrote") from error
     if missing:
         raise request.error(
