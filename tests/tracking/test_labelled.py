@@ -151,6 +151,7 @@ def test_labels_of_pandas():
         (["x", ""], "should be a text of 1 to 256 characters"),
         (["x", "y" * 257], "should be a text of 1 to 256 characters"),
         (["x", "\ud800"], "should be a text of 1 to 256 characters"),
+        (["x", "x\0"], "has a NUL"),
         ([1, 2**70], "an integer of more than 64 bits"),
         ([["x", "y"]], "is a list"),
         (np.array([["x", "y"]]), "shape is (1, 2), should be (N,), one a sample"),
@@ -300,6 +301,23 @@ def test_a_device_that_says_goodbye_takes_its_class_along():
     assert tracker.roster.state("d") == "departed"
     assert tracker.held_out == ("press",) == tracker.question().held_out
     assert "press" in outcome.prototypes
+
+
+@pytest.mark.parametrize("what", ["late", "nonsense", "goodbye"])
+def test_what_comes_between_two_rounds_is_heard_in_the_next(what):
+    tracker = LabelledTracker()
+    late = tracker.question().answer(*samples("a", USUAL))
+    tracker.close(by_label(fleet(1), 1, tracker.question()))
+    if what == "goodbye":
+        tracker.leave("b")
+    else:
+        assert tracker.receive("b", late if what == "late" else b"nonsense")
+    tracker.begin(seconds=30)
+    assert tracker.seconds_left is not None
+    assert ("b" in tracker.awaited) == (what == "late")
+    outcome = tracker.close(by_label(dict.fromkeys("ac", USUAL), 2, tracker.question()))
+    assert tracker.roster.state("b") == {"late": "late", "nonsense": "refused", "goodbye": "departed"}[what]
+    assert outcome.answered == ("a", "c")
 
 
 def test_answers_again():

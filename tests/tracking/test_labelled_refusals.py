@@ -9,6 +9,8 @@ import pytest
 
 import mpt
 from mpt.core.wire import Reader, Writer
+from mpt.protocol.labelled import LabelledQuestion
+from mpt.protocol.labels import to_json
 from mpt.tracking import FleetError, LabelledReadout, LabelledTracker, Tracker
 from mpt.tracking.operator import Order
 from tests.tracking.labelled_devices import (
@@ -155,6 +157,8 @@ def test_broken_bytes_are_refused_with_a_sentence():
         {"open": {}},
         {"open": {"left": -1}},
         {"knocking": 3},
+        {"room": "x"},
+        {"room": 1},
     ],
 )
 def test_bytes_that_say_what_cannot_be_are_refused(change):
@@ -170,6 +174,15 @@ def test_bytes_that_say_what_cannot_be_are_refused(change):
         writer.block(reader.block())
     with pytest.raises(FleetError):
         LabelledTracker.from_bytes(writer.finish())
+
+
+def test_a_question_with_a_label_twice_is_refused():
+    question = LabelledTracker(labels=["a", "b"]).question()
+    writer = Writer(b"L", 0, "float64")
+    writer.block(to_json(labels=["a", "a"]))
+    writer.block(question.plain.to_bytes())
+    with pytest.raises(mpt.StatisticsError, match="a label twice"):
+        LabelledQuestion.from_bytes(writer.finish())
 
 
 def test_a_readout_of_nonsense():

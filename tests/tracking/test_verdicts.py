@@ -14,7 +14,7 @@ def said(health, before="good"):
 def test_where_the_map_cannot_know_the_decision_names_it():
     (why,) = said(Health(12.3, "lost", None, 14.2))
     assert why == (
-        "lost, an error of 12 is expected: no sample remains, and the class lies 14 times as far out as the samples "
+        "lost, an error of 12 is expected: no sample remains, and the class lies 3.8 times as far out as the samples "
         "that the map is fitted to"
     )
 

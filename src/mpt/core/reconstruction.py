@@ -71,8 +71,8 @@ class Reconstruction(Value):
             forecast, Eq. (X11). None in MPT-lite, and with one reference class.
         contradiction: how many times what is expected the remaining samples are off the forecast, squared; None where
             there are none, or one reference class.
-        reach: in "cross", how far out the departing prototype lies for the map, over what the samples that it is fitted
-            to do on average, Eq. (X12): beyond 1 the map extrapolates, and where no sample remains the expected error
+        reach: in "cross", how far out the departing prototype lies for the map, squared, over what the samples that it
+            is fitted to do on average, Eq. (X12): beyond 1 the map extrapolates, and where no sample remains the expected error
             says so. None in the others, and with one reference class.
 
     In the variant "cross" the map predicts, and the remaining samples measure, the whole prototype. To keep Eq. (4),

@@ -1,11 +1,9 @@
 """MPT-duo: the departure-time model and the current one, read out together; and the rows that tell why."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
-from mpt.core import ClassStatistics, CrossStatistics, NearestClassMean, StatisticsError
-from mpt.core.affine import halves_suffice
+from mpt.core import ClassStatistics, CrossStatistics, NearestClassMean
 from mpt.core.cross import StaticPart
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.core.two_views import (
@@ -21,10 +19,9 @@ from mpt.core.validation import Floats
 from mpt.core.value import Value
 from mpt.methods.method import RoundContext
 from mpt.methods.mpt import COV_RIDGES
-from mpt.methods.mpt_x import MptX, MptXState
+from mpt.methods.mpt_x import MptX, MptXState, cross_moments
 from mpt.methods.spaces import Log, OneOf, Space, Uniform
 from mpt.methods.trainings import MethodError
-from mpt.protocol.cross_request import CrossRequest
 
 JOINT_RIDGES = Log(0.003, 1)
 """Between what lambda of Eq. (D3) is tuned."""
@@ -129,23 +126,5 @@ class MptDuo:
         self, state: DuoState, stats: ClassStatistics, context: RoundContext
     ) -> tuple[dict[bytes, StaticPart], CrossStatistics]:
         """The cross moments for Eq. (D2), and what need not be sent again."""
-        if context.crossed is None:
-            raise StatisticsError("cross moments: nobody reports them here; mpt-duo runs on one machine")
         weights = unit_weights(context.num_classes, context.watched or (context.departed,))
-        request = CrossRequest(
-            context.round,
-            state.view.round,
-            weights,
-            state.origin,
-            stats.overall_mean,
-            frozenset(state.static),
-            halves_suffice(weights, stats.counts, stats.dim),
-        )
-        static, crossed = dict[bytes, StaticPart](), context.crossed
-
-        def arriving() -> Iterator[CrossStatistics]:
-            for report in crossed(request, state.static):
-                static[report.static_digest] = report.static
-                yield report
-
-        return static, CrossStatistics.merge(arriving())
+        return cross_moments(context, stats, state.view.round, weights, state.origin, state.static)

@@ -44,6 +44,38 @@ class MptXState(Value):
     static: Mapping[bytes, StaticPart] = field(default_factory=dict)
 
 
+def cross_moments(
+    context: RoundContext,
+    stats: ClassStatistics,
+    earlier: int,
+    weights: Floats,
+    origin: Floats,
+    static: Mapping[bytes, StaticPart],
+) -> tuple[dict[bytes, StaticPart], CrossStatistics]:
+    """Ask for the cross moments with an earlier round's model: what need not be sent again, and their sum.
+
+    Args:
+        context: of this round.
+        stats: everybody's, of this round.
+        earlier: that round.
+        weights: (C,), a of the cross moments.
+        origin: (d,), of features under the earlier model.
+        static: what vehicles have sent before.
+    """
+    if context.crossed is None:
+        raise StatisticsError("cross moments: nobody reports them here; on a fleet the method is mpt-x itself")
+    halves = halves_suffice(weights, stats.counts, stats.dim)
+    request = CrossRequest(context.round, earlier, weights, origin, stats.overall_mean, frozenset(static), halves)
+    sent, crossed = dict[bytes, StaticPart](), context.crossed
+
+    def arriving() -> Iterator[CrossStatistics]:
+        for report in crossed(request, static):
+            sent[report.static_digest] = report.static
+            yield report
+
+    return sent, CrossStatistics.merge(arriving())
+
+
 @dataclass(frozen=True)
 class MptX:
     """Vehicles embed their samples under the departure-time model too and report cross moments, Eq. (X1) to (X10).
@@ -74,25 +106,8 @@ class MptX:
     def track(self, state: MptXState, context: RoundContext) -> tuple[MptXState, Floats]:
         """Ask for the cross moments and take the prototype through the map."""
         stats = context.report(context.request())
-        request = CrossRequest(
-            context.round,
-            state.round,
-            state.weights,
-            state.earlier_origin,
-            stats.overall_mean,
-            frozenset(state.static),
-            halves_suffice(state.weights, stats.counts, stats.dim),
-        )
-        static = dict[bytes, StaticPart]()
-
-        def arriving() -> Iterator[CrossStatistics]:
-            if context.crossed is None:
-                raise StatisticsError("cross moments: nobody reports them here; on a fleet the method is mpt-x itself")
-            for report in context.crossed(request, state.static):
-                static[report.static_digest] = report.static
-                yield report
-
-        rec = vouched(context, self.reconstruct(state.deposit, stats, CrossStatistics.merge(arriving())))
+        static, merged = cross_moments(context, stats, state.round, state.weights, state.earlier_origin, state.static)
+        rec = vouched(context, self.reconstruct(state.deposit, stats, merged))
         note(context, state.deposit, rec)
         return replace(state, static=static), rec.prototype
 

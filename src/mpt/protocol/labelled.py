@@ -104,7 +104,10 @@ class LabelledQuestion(Value):
         """What `to_bytes` was called on."""
         reader = Reader(data, _QUESTION, 0)
         (labels,) = from_json(reader, "LabelledQuestion", "labels")
-        made = cls(Question.from_bytes(reader.block()), tuple(as_label_set(labels)))
+        known = as_label_set(labels)
+        if len(known) != len(labels):
+            raise StatisticsError("LabelledQuestion bytes: a label twice")
+        made = cls(Question.from_bytes(reader.block()), known)
         reader.finish()
         return made
 

@@ -28,6 +28,8 @@ def as_label(value: object) -> Label:
         text = str.__str__(plain)
         if not 0 < len(text) <= LONGEST_LABEL or any("\ud800" <= c <= "\udfff" for c in text):
             raise StatisticsError(f"label: {ascii(text)[:40]}, should be a text of 1 to {LONGEST_LABEL} characters")
+        if "\0" in text:
+            raise StatisticsError(f"label: {ascii(text)[:40]} has a NUL, which NumPy's texts lose, should have none")
         return text
     if isinstance(plain, int):
         number = operator.index(plain)

@@ -164,7 +164,7 @@ class LabelledTracker:
         return self.state.plain.lacking
 
     def begin(self, seconds: float | None = None, *, expected: Collection[str] = ()) -> LabelledQuestion:
-        """Open the next round.
+        """Open the next round. Who was refused, late or has said goodbye since the last one counts as heard in it.
 
         Args:
             seconds: after which it is over; None: when every device that is expected is heard, or `close` is called.
@@ -172,7 +172,7 @@ class LabelledTracker:
                 is known.
         """
         heard = self.state.open
-        if heard is not None and not heard.untouched:
+        if heard is not None and heard.answers:
             raise FleetError(f"round {heard.round} is open and has been answered, should be closed first")
         if isinstance(expected, str):
             raise FleetError(f"expected: {expected!r}, should be several devices, [{expected!r}]")
@@ -184,12 +184,10 @@ class LabelledTracker:
         deadline = None if seconds is None else self._clock() + seconds
         known = self.roster.having("present", "late", "refused", "suspected")
         unwanted = self.roster.having("banned", "quarantined")
-        question = self.state.question()
-        opened = OpenRound(
-            question, deadline, frozenset({*known, *expected, *self.state.knocking}.difference(unwanted))
-        )
-        self.state = replace(self.state, open=opened)
-        return question
+        opened = OpenRound(self.state.question()) if heard is None else heard
+        awaited = frozenset({*known, *expected, *self.state.knocking}.difference(unwanted))
+        self.state = replace(self.state, open=replace(opened, deadline=deadline, expected=awaited))
+        return opened.question
 
     def _heard(self) -> OpenRound:
         """The round that is open; where none is, one is opened without a deadline."""

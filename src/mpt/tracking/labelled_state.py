@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mpt.core import StatisticsError
+from mpt.core.validation import as_int
 from mpt.core.wire import Reader, Writer
 from mpt.protocol.labelled import LabelledAnswer, LabelledQuestion
 from mpt.protocol.labels import Label, as_label_set, from_json, to_json
@@ -119,7 +120,8 @@ def _read(reader: Reader, now: float) -> LabelledState:
     plain.settings.check_method()
     known, watched = as_label_set(labels), as_label_set(watch)
     allowed = None if only is None else as_label_set(only)
-    state = LabelledState(chosen, watched, allowed, room, known, dim, plain, frozenset(knocking))
+    most = as_int(room, "room", least=2)
+    state = LabelledState(chosen, watched, allowed, most, known, dim, plain, frozenset(knocking))
     if plain.settings != state.settings(known, dim):
         raise FleetError("LabelledTracker bytes: the tracker inside has other settings")
     if heard is not None:

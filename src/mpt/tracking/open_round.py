@@ -41,11 +41,6 @@ class OpenRound:
         return self.question.round
 
     @property
-    def untouched(self) -> bool:
-        """Whether nothing has been heard."""
-        return not (self.answers or self.refused or self.late or self.leaving)
-
-    @property
     def awaited(self) -> frozenset[str]:
         """The devices that it still waits for."""
         return self.expected - self.answers.keys() - self.refused.keys() - self.leaving

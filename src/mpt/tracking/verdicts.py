@@ -54,8 +54,8 @@ def verdicts(
         why, who = f"{known.verdict}, an error of {known.expected_error:.2g} is expected", ""
         if known.contradiction is None and known.reach is not None and known.reach > OUTSIDE:
             why += (
-                f": no sample remains, and the class lies {known.reach:.2g} times as far out as the samples that the "
-                "map is fitted to"
+                f": no sample remains, and the class lies {known.reach**0.5:.2g} times as far out as the samples "
+                "that the map is fitted to"
             )
         if known.verdict == "disputed":
             who = ", ".join(far_off(taken, c, now.forecasts[c])) if c in now.forecasts else ""

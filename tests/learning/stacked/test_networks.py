@@ -8,7 +8,7 @@ from torch import nn
 
 from mpt.learning import build
 from mpt.learning.backbones.classifier import Classifier
-from mpt.learning.stacked.networks import NotStackable, Tall, TallMaps, Wide, stack_of
+from mpt.learning.stacked.networks import NotStackable, Tall, TallMaps, Wide, can_be_stacked, stack_of
 
 SIDE = 28
 
@@ -67,6 +67,35 @@ def test_of_networks_of_ones_own_too():
 def test_what_mixes_models_is_refused(layer, why):
     with pytest.raises(NotStackable, match=why):
         stack_of(own(layer), 2)
+
+
+class Asking(Own):
+    """It asks its first layer, which a stack's has another kind of."""
+
+    def forward(self, images):
+        return super().forward(images)[:, : self.layers[0].out_channels]
+
+
+class Keeping(nn.Module):
+    """With an attribute that layers of a stack have too."""
+
+    keep = 0.5
+
+    def forward(self, maps):
+        return maps * self.keep
+
+
+def test_a_network_that_no_stack_can_be_made_of_is_no_error():
+    asking = Classifier(Asking(nn.Conv2d(3, 8, 3)), 8, num_classes=4, in_channels=3, image_size=8)
+    assert not can_be_stacked(asking)
+    with pytest.raises(NotStackable, match="out_channels"):
+        stack_of(asking, 2)
+
+
+def test_a_layers_own_attributes_stay():
+    stack = stack_of(own(Keeping()), 2)
+    stack.let_count(None)
+    assert [layer.keep for layer in stack.modules() if isinstance(layer, Keeping)] == [0.5]
 
 
 def test_a_frozen_backbone_stays_so():

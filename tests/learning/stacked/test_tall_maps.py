@@ -150,9 +150,7 @@ def trained(models, images, keep=None, dtype=torch.float64):
     assert isinstance(stack, TallMaps)
     for place, one in enumerate(models):
         stack.load(one.state_dict(), place)
-    for layer in stack.modules():
-        if isinstance(layer, tall_maps.TallBatchNorm):
-            layer.keep = keep
+    stack.let_count(keep)
     counts = [len(mine) for mine in images] if keep is None else keep.sum(dim=1).tolist()
     logits = [one(mine[:n].permute(0, 3, 1, 2)) for one, mine, n in zip(models, images, counts, strict=True) if n]
     sum((mine**3).sum() for mine in logits).backward()

@@ -63,7 +63,7 @@ class OneNetwork(nn.Module):
     def let_count(self, keep: Tensor | None) -> None:
         """Which samples (V, B) count in what layers make of a whole batch, the first ones of each model; None: all."""
         for layer in self.network.modules():
-            if hasattr(layer, "keep"):
+            if isinstance(layer, TallBatchNorm):
                 layer.keep = keep
 
     def compile_parts(self) -> None:
@@ -176,7 +176,7 @@ def stack_of(model: Classifier, vehicles: int) -> OneNetwork:
             if _agrees(kind, model):
                 return kind(model, vehicles).train()
             found.append(f"{kind.__name__}: other logits")
-        except (NotStackable, RuntimeError, ValueError) as error:
+        except Exception as error:  # a network of the user's own: whatever it meets, it has no stack
             found.append(f"{kind.__name__}: {str(error)[:80]}")
     raise NotStackable("; ".join(found))
 
