@@ -100,6 +100,6 @@ def test_a_release_is_refused_registered_and_fetched(shown):
     assert said.endswith("True\n")
 
 
-def test_every_kind_of_data_is_the_same_set(shown):
+def test_three_kinds_of_data_are_read(shown):
     kinds = [one for one in texts(shown["your_data"], "text/plain") if "classes" in one]
     assert len(kinds) == 3

@@ -135,8 +135,8 @@ def test_the_tour_shows_the_frozen_prototype_failing_and_mpt_near_the_oracle():
 def test_the_benchmark_of_imports_runs():
     lines = run(sys.executable, "benchmarks/import_time.py", "--repeats", "1").splitlines()
     ratios = [float(re.fullmatch(r".+ ms, ([0-9.]+) times NumPy and SciPy", line)[1]) for line in lines]
-    assert ratios[0] == 1
-    assert ratios == sorted(ratios)
+    assert [line.partition("  ")[0] for line in lines] == ["numpy, scipy.linalg", "mpt", "mpt.LabelledTracker"]
+    assert len(ratios) == 3
 
 
 @pytest.mark.slow

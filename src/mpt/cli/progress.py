@@ -86,7 +86,7 @@ class Reporter:
             from mpt.runs.live import f1_line
 
             rare = self.known["classes"][self.known["rare"]] if self.known else "the class"
-            self.f1.plain = f"F1 of {rare}  {f1_line(rows, self.config.methods)}"
+            self.f1.plain = f"F1 of {rare}  {f1_line(rows)}"
         text = f"round {number}/{self.config.rounds}"
         text = f"seed {seed}, {text}" if self.config.seeds > 1 else text
         if self.terminal:

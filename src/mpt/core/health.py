@@ -62,8 +62,8 @@ class Health(NamedTuple):
     """What is to be expected of a reconstruction: `expected_error`, Eq. (X8), and `verdict`, Eq. (X9) and (X11).
 
     `verdict` is None in MPT-lite, whose error says too little of F1. `contradiction` is the `ratio` of its `Gap`; None
-    where no sample remains. `reach` is how far out the prototype lies for MPT-X's map, squared, Eq. (X12), over what the
-    samples that it is fitted to do on average; beyond 1 the map extrapolates. None in MPT and MPT-lite.
+    where no sample remains. `reach` is how far out the prototype lies for MPT-X's map, squared, Eq. (X12), over what
+    the samples that it is fitted to do on average; beyond 1 the map extrapolates. None in MPT and MPT-lite.
     """
 
     expected_error: float

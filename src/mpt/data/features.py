@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mpt.data.dataset import Dataset, Split
 from mpt.data.errors import DataError
-from mpt.data.left_out import SPLIT_HERE, last_fifth
+from mpt.data.left_out import SPLIT_HERE, last_fifths
 from mpt.data.npz import BROKEN, DEVICES, write_arrays
 from mpt.data.request import DatasetSpec
 from mpt.data.sample_kinds import as_names
@@ -49,11 +49,11 @@ def load_features(request: DatasetSpec) -> Dataset:
             )
     tested, notes = _tested(request, arrays, labels)
     who = _devices(request, arrays, len(labels))
-    splits = []
-    for part in (~tested, tested):
-        held = None if who is None else who[part]
-        splits.append(Split(versions[0][part], labels[part], held, tuple(one[part] for one in versions)))
     try:
+        splits = [
+            Split(versions[0][part], labels[part], None if who is None else who[part], tuple(v[part] for v in versions))
+            for part in (~tested, tested)
+        ]
         return Dataset(request.path.stem, classes, *splits, notes=notes)
     except DataError as error:
         raise request.error(str(error)) from None
@@ -92,7 +92,9 @@ def _labels(request: DatasetSpec, arrays: Mapping[str, NDArray[Any]]) -> tuple[t
     labels = arrays["labels"].ravel()
     if labels.dtype.kind not in "iuU" or not len(labels):
         raise request.error(f"labels are {labels.dtype} of shape {arrays['labels'].shape}, should be numbers or texts")
-    if "classes" in arrays and labels.dtype.kind in "iu":
+    if "classes" in arrays and labels.dtype.kind == "U":
+        raise request.error("classes are named and labels are texts, should have classes only where labels are numbers")
+    if "classes" in arrays:
         return tuple(str(name) for name in arrays["classes"].ravel()), labels.astype(np.int64)
     names, index = np.unique(labels, return_inverse=True)
     return tuple(str(name) for name in names), index.astype(np.int64)
@@ -118,10 +120,7 @@ def _tested(
         if said.shape != labels.shape or not np.isin(said, (0, 1)).all() or said.all() or not said.any():
             raise request.error(f"test is {said.dtype} of shape {said.shape}, should be True for some labels, not all")
         return said.astype(bool), ()
-    tested = np.zeros(len(labels), dtype=bool)
-    for value in np.unique(labels):
-        mine = np.flatnonzero(labels == value)
-        tested[mine[-last_fifth(len(mine)) :]] = True
+    tested = last_fifths(labels)
     if tested.all():
         raise request.error("has one sample of every class, should have several, some of them for the test")
     return tested, (f"split here: {SPLIT_HERE}",)

@@ -2,6 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 _SHOWN = 3
 
@@ -16,6 +20,15 @@ def last_fifth(count: int) -> int:
     one the neighbours would be trained on.
     """
     return max(1, count // 5)
+
+
+def last_fifths(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """(N,): which samples those are, by their labels (N,)."""
+    tested = np.zeros(len(labels), dtype=bool)
+    for value in np.unique(labels):
+        mine = np.flatnonzero(labels == value)
+        tested[mine[-last_fifth(len(mine)) :]] = True
+    return tested
 
 
 class LeftOut:

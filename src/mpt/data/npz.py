@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mpt.data.dataset import SPLITS, Dataset, Split
 from mpt.data.errors import DataError
-from mpt.data.left_out import SPLIT_HERE, last_fifth
+from mpt.data.left_out import SPLIT_HERE, last_fifths
 from mpt.data.request import DatasetSpec
 from mpt.data.resize import resized
 from mpt.data.sample_kinds import as_names, kind_of
@@ -127,10 +127,7 @@ def _of_others(
             raise request.error(f"{len(who)} devices and {len(mine)} labels, should be as many")
     notes = (f"split here: {SPLIT_HERE}",) if len(images) == 1 else ()
     if len(images) == 1:
-        tested = np.zeros(len(labels[0]), dtype=bool)
-        for value in np.unique(labels[0]):
-            mine = np.flatnonzero(labels[0] == value)
-            tested[mine[-last_fifth(len(mine)) :]] = True
+        tested = last_fifths(labels[0])
         images, labels = ([lot[0][~tested], lot[0][tested]] for lot in (images, labels))
         devices = [None if devices[0] is None else devices[0][part] for part in (~tested, tested)]
     classes = np.unique(labels[0])

@@ -37,7 +37,8 @@ def checked_samples(samples: NDArray[Any]) -> NDArray[Any]:
         raise DataError(f"{what}: shape is {samples.shape}, should have at least one {of}")
     if not real:
         return np.ascontiguousarray(samples)
-    single = np.ascontiguousarray(samples, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        single = np.ascontiguousarray(samples, dtype=np.float32)
     finite = np.isfinite(single).reshape(len(single), -1).all(axis=1)
     if not finite.all():
         first = int(np.argmin(finite))

@@ -65,11 +65,17 @@ def _about(method: str) -> str:
     return METHODS.builtin[name].about if name in METHODS else "of your own"
 
 
+def _model(run: Run) -> str:
+    """What has made the features."""
+    trained = run.manifest.get("model_bytes") != 0
+    return str(run.config.get("backbone", "")) if trained else f"{run.config['rounds']} versions of a model"
+
+
 def _header(run: Run, summaries: Sequence[Summary], looks: Sequence[SeriesStyle]) -> str:
     remaining = run.manifest.get("remaining_samples")
     counts = sorted(set(remaining)) if isinstance(remaining, list) and remaining else []
     share = run.share_remaining
-    facts = [f"{run.config.get('dataset', '')}, {len(run.classes)} classes", str(run.config.get("backbone", ""))]
+    facts = [f"{run.config.get('dataset', '')}, {len(run.classes)} classes", _model(run)]
     if isinstance(run.manifest.get("vehicles"), int):
         facts.append(f"{run.manifest['vehicles']} vehicles")
     samples = f"{_range(counts)} sample{'' if counts == [1] else 's'}" if counts else ""

@@ -34,7 +34,7 @@ class _Watched(NotebookBar):
         """After every round."""
         config = self.config
         which = f"seed {seed}, " if config.seeds > 1 else ""
-        line = f"F1: {f1_line(rows, config.methods)}" if rows else ""
+        line = f"F1: {f1_line(rows)}" if rows else ""
         self.step((seed - config.first_seed) * config.rounds + number, f"{which}round {number}/{config.rounds}", line)
 
 

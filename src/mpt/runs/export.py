@@ -44,6 +44,7 @@ def deployable(
     config, manifest = read_config(folder), read_manifest(folder)
     if not manifest.get("finished"):
         raise RunError(f"{folder}: the run is unfinished; the same mpt run command resumes it")
+    _check_images(manifest)
     first, seeds = int(config.get("first_seed", 0)), int(config.get("seeds", 1))
     seed = _seed(config, seed)
     if not first <= seed < first + seeds:
@@ -143,13 +144,18 @@ def _departed(folder: Path, name: str, about: Metadata, seed: int) -> ClassStand
     return ClassStanding(name, "reconstructed", VERDICTS[int(verdict)], float(error))
 
 
+def _check_images(manifest: dict[str, Any]) -> None:
+    if manifest.get("model_bytes") == 0:
+        raise RunError("export: the run is of features, in which nothing was trained, should be of images")
+    if len(manifest["image_shape"]) != 3:
+        kind = "series" if len(manifest["image_shape"]) == 2 else "vectors"
+        raise RunError(f"export: the run is of {kind}, should be of images; its models are in the folder's models/")
+
+
 def _made(
     config: dict[str, Any], manifest: dict[str, Any], kept: KeptModels, series: Series, weight: Any, bias: Any
 ) -> DeployableModel:
     classes = tuple(manifest["classes"])
-    if len(manifest["image_shape"]) != 3:
-        kind = "series" if len(manifest["image_shape"]) == 2 else "vectors"
-        raise RunError(f"export: the run is of {kind}, should be of images; its models are in the folder's models/")
     _, size, channels = manifest["image_shape"]
     about = Metadata(
         class_names=classes,

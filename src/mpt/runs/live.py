@@ -30,12 +30,10 @@ def notebook_display() -> Display | None:
     return shown
 
 
-def f1_line(rows: Sequence[Measurement], methods: Sequence[str]) -> str:
+def f1_line(rows: Sequence[Measurement]) -> str:
     """The F1 of a few methods, each in its first readout."""
     f1 = {row.method: row.f1 for row in reversed(rows)}
-    names = [name for name in SHOWN if name in methods and name in f1] or list(dict.fromkeys(r.method for r in rows))[
-        :3
-    ]
+    names = [name for name in SHOWN if name in f1] or list(dict.fromkeys(row.method for row in rows))[:3]
     return "  ".join(f"{name} {f1[name]:.3f}" for name in names)
 
 

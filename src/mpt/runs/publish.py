@@ -16,7 +16,7 @@ from mpt.runs.logged import known_runs, plain
 from mpt.runs.mlflow_log import client_of, experiment_of
 from mpt.runs.wandb_log import started, upload_hint
 
-_NAME = re.compile(r"[\w.\- ]+(@[\w.\-]+)?")
+_NAME = re.compile(r"[\w.\-]+(@[\w.\-]+)?")
 FOLDER = "model"
 """Of MLflow's artifacts."""
 
