@@ -101,7 +101,7 @@ def agree(counts: Ints, sums: Floats, factor: Floats | None, claimed: Ints | Non
     variance = np.where(known, chance(claimed, np.maximum(whole - counts, 1)), 1.0)
     nothing = Agreement(whole, np.full(sums.shape[1:], np.nan), np.zeros((sums.shape[2], 0)), (0.0, 0.0), factor)
     points = nothing.whitened(counts, sums)
-    centres = np.einsum("vc,vcd->cd", counts, points) / np.maximum(whole, 1)[:, None]
+    centres = np.einsum("vc,vcd->cd", counts / np.maximum(whole, 1), points)
     centres[~known.any(axis=0)] = np.nan
     others = np.where(known, whole / np.maximum(whole - counts, 1), 0.0)
     voted, most = np.zeros(len(whole), dtype=bool), _robust_scales(points, known, variance)
@@ -137,11 +137,13 @@ def _robust_scales(points: Floats, known: Known, variance: Floats) -> tuple[floa
     means makes everybody look far off, and itself usual."""
     if not known.any():
         return 0.0, 0.0
-    whole = known.all()
-    centres = middle(points if whole else np.where(known[:, :, None], points, np.nan))
+    everybody, centres = known.all(axis=0), np.full(points.shape[1:], np.nan)
+    centres[everybody] = middle(points[:, everybody])
+    for c in np.flatnonzero(known.any(axis=0) & ~everybody).tolist():
+        centres[c] = middle(points[known[:, c], c])
     away, basis = points - centres, _between(centres)
-    if not whole:
-        away = np.where(known[:, :, None], away, 0.0)
+    if not everybody.all():
+        away[~known] = 0.0
     return _scales(_squares(away, basis), variance, known, basis)
 
 

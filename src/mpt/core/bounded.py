@@ -227,7 +227,7 @@ class _Stacked:
     def of(cls, reports: Sequence[ClassStatistics]) -> "_Stacked":
         first = reports[0]
         counts, sums = np.array([r.counts for r in reports]), np.array([r.sums for r in reports])
-        pooled = np.setdiff1d(np.arange(first.num_classes), first.watched)
+        pooled = np.array([c for c in range(first.num_classes) if c not in first.watched], dtype=np.int64)
         far = sums
         if first.scatter is None and first.span is not None:
             far = outside(sums.reshape(-1, first.dim), first.span_basis).reshape(sums.shape)
@@ -282,7 +282,7 @@ def _energies(
     if factor is None or probes is None:
         return np.full(len(reports), np.nan)
     sums, n = stacked.sums[:, stacked.pooled], np.maximum(stacked.counts[:, stacked.pooled], 1)
-    made = -np.einsum("vcd,vcp->vpd", sums, sums @ probes / n[:, :, None])
+    made = -(sums @ probes / n[:, :, None]).transpose(0, 2, 1) @ sums
     for place, report in enumerate(reports):
         assert report.scatter is not None
         made[place] += dot(report.scatter, probes).T

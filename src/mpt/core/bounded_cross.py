@@ -296,7 +296,7 @@ def _distances(
     along = a[:, :, None] * (h @ probes - z @ images)
     for v, report in enumerate(reports):
         made[v] = (dot(report.cross, probes) - dot(report.gram, images)).T
-    made -= np.einsum("vcd,vcp->vpd", z, along)
+    made -= along.transpose(0, 2, 1) @ z
     lengths = np.sum(whiten(made.reshape(-1, probes.shape[0]), factor) ** 2, axis=1).reshape(len(reports), -1)
     return np.asarray(lengths.mean(axis=1) / probes.shape[0] / np.maximum(stacked.noise, 1e-300))
 

@@ -20,7 +20,7 @@ for package in ("torch", "flwr", "cryptography"):
 
 from mpt.fleet.flower.loopback import CONNECTION, Loopback, free_port, program
 from tests.fleet.flower.test_deployment import SETTINGS, state_of
-from tests.fleet.flower.test_revocation import nodes
+from tests.fleet.flower.test_revocation import await_nodes, nodes
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin")
@@ -326,6 +326,7 @@ def test_a_fleet_works_through_it(net: Proxied, tmp_path: Path) -> None:
     for number in range(2):
         net.register(f"v{number}")
         net.start_vehicle(f"v{number}", f"partition-id={number} num-partitions=2")
+    await_nodes(net, "online", "online")
     run = net.run(**SETTINGS, num_rounds=1, state=tmp_path / "state")
     net.stop_nginx("nginx-front")
     await_knock(net.front)
