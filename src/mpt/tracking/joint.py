@@ -12,6 +12,7 @@ import numpy as np
 
 from mpt.core import ClassStatistics, CrossStatistics, NearestClassMean, StatisticsError
 from mpt.core.affine import halves_suffice
+from mpt.core.linalg import gram
 from mpt.core.two_views import EarlierView, JoinedViews, joint_covariance, kept_views, unit_weights
 from mpt.core.validation import Floats, Ints
 from mpt.methods import JoiningMethod
@@ -102,11 +103,38 @@ def joined(
         between = {places: views.between[pair] for places, pair in pairs.items() if pair in views.between}
         try:
             whole = joint_covariance(stats, [views.moments[number] for number in rounds], between)
-            return how.join(current, some, whole, views.departed, outward), rounds
+            return _join(how, current, some, whole, views.departed, outward), rounds
         except StatisticsError as error:
             said = " and ".join(map(str, rounds))
             problems.append(f"the current model and that of round {said} cannot be read together: {error}")
     return None
+
+
+def _join(
+    how: JoiningMethod,
+    current: NearestClassMean,
+    some: Sequence[EarlierView],
+    whole: Floats,
+    departed: Sequence[int],
+    outward: Sequence[int],
+) -> JoinedViews:
+    """The readout. Where S_x is no covariance, as its blocks are of different samples, the nearest one is in its place.
+
+    S_h is of all vehicles, S_zh of those that have the earlier model, and what the gate has cut differs, too.
+    """
+    try:
+        return how.join(current, some, whole, departed, outward)
+    except StatisticsError:
+        return how.join(current, some, nearest_covariance(whole, 1 + len(some)), departed, outward)
+
+
+def nearest_covariance(whole: Floats, views: int) -> Floats:
+    """(V d, V d): a symmetric matrix without its negative eigenvalues, each view in units of its mean variance."""
+    variances = whole.diagonal().reshape(views, -1).mean(axis=1)
+    units = np.repeat(np.sqrt(np.where(variances > 0, variances, 1.0)), len(whole) // views)
+    values, vectors = np.linalg.eigh(whole / np.outer(units, units))
+    made = gram((vectors * np.sqrt(np.maximum(values, 0.0))).T)
+    return made * np.outer(units, units)
 
 
 def views_after(
