@@ -234,3 +234,37 @@ def test_blocks_of_different_samples_give_the_nearest_covariance():
     made = nearest_covariance(mixed, 2)
     assert np.linalg.eigvalsh(made / np.outer(np.repeat([1, 100], 4), np.repeat([1, 100], 4))).min() > -1e-9
     assert np.trace(mixed - made) < 0
+
+
+def test_a_third_departure_shares_a_model_and_the_view_speaks_about_its_class_too():
+    even = dict.fromkeys((c for c in range(C) if c not in (RARE, OTHER, 5)), 30)
+    few = {RARE: 4, OTHER: 4, 5: 4}
+    holdings = {v: {**even, **few} for v in "bcdgh"}
+    fleet = World({**holdings, "a": {**even, RARE: 100}, "e": {**even, OTHER: 100}, "f": {**even, 5: 100}})
+    server = tracker(variant="duo", watch=(RARE, OTHER, 5))
+    play(fleet, server, "abcdefgh", "abcdefgh")
+    for there, gone in (("abcdefgh", "a"), ("bcdefgh", ""), ("bcdefgh", "e"), ("bcdfgh", ""), ("bcdfgh", "f")):
+        play(fleet, server, there, leaving=list(gone))
+    assert [(view.round, view.departed) for view in server.state.views.kept] == [(3, (RARE,)), (5, (OTHER, 5))]
+    rows, labels = rows_of(fleet, "bcdfgh", 5)
+    exact = rows[labels == 5].mean(axis=0)
+    np.testing.assert_allclose(server.state.views.kept[1].prototypes[5], exact, atol=1e-4)
+    (outcome,) = play(fleet, server, "bcdgh")
+    assert (outcome.references, outcome.readout.departed) == ((3, 5), (RARE, OTHER, 5))
+
+
+def test_more_reference_models_than_views_leave_the_two_latest():
+    even = dict.fromkeys((c for c in range(C) if c not in (RARE, OTHER, 5)), 30)
+    few = {RARE: 4, OTHER: 4, 5: 4}
+    holdings = {v: {**even, **few} for v in "bcdgh"}
+    fleet = World({**holdings, "a": {**even, RARE: 100}, "e": {**even, OTHER: 100}, "f": {**even, 5: 100}})
+    server = tracker(variant="duo", watch=(RARE, OTHER, 5), most_references=3)
+    play(fleet, server, "abcdefgh", "abcdefgh")
+    for there, gone in (("abcdefgh", "a"), ("bcdefgh", ""), ("bcdefgh", "e"), ("bcdfgh", ""), ("bcdfgh", "f")):
+        play(fleet, server, there, leaving=list(gone))
+    first, second = server.state.views.kept
+    assert (first.round, second.round, sorted(server.state.views.between)) == (5, 7, [(5, 7)])
+    assert server.models_needed == (3, 5, 7)
+    (outcome,) = play(fleet, server, "bcdgh")
+    assert (outcome.references, outcome.readout.departed) == ((5, 7), (RARE, OTHER, 5))
+    assert outcome.readout.known[RARE], "the later views know where it was tracked to"

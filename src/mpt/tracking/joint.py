@@ -92,8 +92,7 @@ def joined(
         problems: takes a sentence for each way that does not work.
         most: how many earlier views are read; None: all.
     """
-    how = settings.how
-    if not isinstance(how, JoiningMethod) or not views.departed:
+    if not views.departed or not isinstance(how := settings.how, JoiningMethod):
         return None
     usable = [view for view in views.kept if view.round in views.moments]
     ways = {len(some): some for some in (usable, usable[-1:]) if some and len(some) <= (most or len(some))}
