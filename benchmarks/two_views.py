@@ -7,6 +7,7 @@
     python benchmarks/two_views.py replay RESULTS.csv RUN ...                # of `mpt run --record`, without training
     python benchmarks/two_views.py table RESULTS.csv [MORE.csv ...]
     python benchmarks/two_views.py cost [BACKBONE ...]
+    python benchmarks/two_views.py fleet                                     # bytes of joint moments on a fleet
 
 A cell is SET:CLASS[:BACKBONE[:REMAINING]], cnn3 and 0.02 where they are left out, or one of the groups below. All seeds
 of a cell are trained together. RESULTS is written anew after every cell; cells that are there are not run again, and
@@ -44,6 +45,7 @@ from mpt.methods.mpt_duo import DuoState, MptDuo
 from mpt.methods.mpt_x import MptX, MptXState
 from mpt.runs.record import Record
 from mpt.runs.replay import read_finished, read_rounds, scored_rounds
+from mpt.tracking.tracker import Tracker
 
 GROUPS = {
     "tuning": (
@@ -395,6 +397,26 @@ def cost(backbones: Sequence[str], classes: int = 10, size: int = 32) -> None:
         print(f"| {name} | {d} | " + " | ".join(f"{one:.1f}" for one in sizes) + f" | {times[0]} | {times[1]} |")
 
 
+def fleet(classes: int = 8) -> None:
+    """Bytes that joint moments add on a fleet to those of mpt-x, a vehicle and round: of question and answer."""
+    print("| d | down | up |\n|---|---|---|")
+    for d in (128, 1280):
+        sizes = [_round_bytes(method, d, classes) for method in ("mpt-x", "mpt-duo")]
+        print(f"| {d} | " + " | ".join(f"{duo - x:,}" for x, duo in zip(*sizes, strict=True)) + " |")
+
+
+def _round_bytes(method: str, d: int, classes: int) -> tuple[int, int]:
+    """Of a vehicle's question and answer in the round after a departure; it has all classes but the departed one."""
+    tracker = Tracker(num_classes=classes, dim=d, watch=(0,), method=method)
+    rows = np.random.default_rng(0).random((96, d))
+    every, rest = np.arange(96) % classes, 1 + np.arange(96) % (classes - 1)
+    question = tracker.question()
+    first = {v: question.answer(rows, every if v == "a" else rest) for v in "abc"}
+    tracker.close(first, ["a"])
+    question = tracker.question()
+    return len(question.to_bytes()), len(question.answer(rows, rest, {1: rows}))
+
+
 def seconds(model: Any, images: int, size: int, models: int = 1) -> float:
     """The median time of a forward pass of so many images through one model or several."""
     batch, took = torch.zeros(images, 3, size, size), []
@@ -430,6 +452,7 @@ def main() -> None:
     shown.add_argument("results", type=Path, nargs="+")
     costs = commands.add_parser("cost")
     costs.add_argument("backbones", nargs="*")
+    commands.add_parser("fleet")
     args = parser.parse_args()
     if args.what == "run":
         run_cells(args)
@@ -437,6 +460,8 @@ def main() -> None:
         replay_runs(args)
     elif args.what == "table":
         table(args.results)
+    elif args.what == "fleet":
+        fleet()
     else:
         cost(args.backbones)
 

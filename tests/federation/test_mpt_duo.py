@@ -14,7 +14,7 @@ from mpt.data import load
 from mpt.federation.engine import Federation, rounds
 from mpt.federation.living import row_of
 from mpt.federation.stored import side_by_side
-from mpt.methods import MethodError, find_method
+from mpt.methods import Asks, MethodError, find_method
 from mpt.methods.registry import find_on_fleet, on_fleets
 from mpt.scenario import PlanError
 
@@ -106,10 +106,12 @@ def test_nonsense_is_refused(text, sentence):
         find_method(text)
 
 
-def test_a_fleet_says_that_it_reads_one_model():
-    assert not {"mpt-duo", "oracle-train:duo", "live:duo"} & set(on_fleets())
-    with pytest.raises(MethodError, match="reads the features of two models together"):
-        find_on_fleet("mpt-duo")
+def test_a_fleet_runs_it_but_not_what_knows_the_departed_samples():
+    assert {"mpt-duo", "oracle-train:duo", "live:duo"} & set(on_fleets()) == {"mpt-duo"}
+    assert find_on_fleet("mpt-duo(joining='sum')").asks == Asks(cross=True, joint=True)
+    for name in ("oracle-train:duo", "live:duo", "mpt-duo(training='fedlc')"):
+        with pytest.raises(MethodError, match="knows what no server knows"):
+            find_on_fleet(name)
 
 
 @pytest.mark.parametrize("name", ["mpt-duo", "live:duo"])

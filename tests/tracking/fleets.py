@@ -57,7 +57,7 @@ def paper_fleet(**options):
     return Fleet(holdings, **options)
 
 
-METHOD = {"mpt": "mpt", "lite": "mpt-lite:one-message", "cross": "mpt-x"}
+METHOD = {"mpt": "mpt", "lite": "mpt-lite:one-message", "cross": "mpt-x", "duo": "mpt-duo"}
 """The fleet's method by the variant of `mpt.reconstruct` that it calls."""
 
 

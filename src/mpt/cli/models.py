@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -133,9 +134,9 @@ def _model(
     from mpt.fleet.export import deployable as of_fleet
     from mpt.runs.export import deployable as of_run
 
-    if _is_run(where, method, readout, hesitation):
+    if _is_run(where, method, readout):
         return of_run(Path(where), method, readout, seed, hesitation)
-    return _of_store(where, of_fleet)
+    return _of_store(where, partial(of_fleet, hesitation=hesitation))
 
 
 def _release(
@@ -145,18 +146,18 @@ def _release(
     from mpt.fleet.export import releasable as of_fleet
     from mpt.runs.export import releasable as of_run
 
-    if _is_run(where, method, readout, hesitation):
+    if _is_run(where, method, readout):
         return of_run(Path(where), method, readout, seed, hesitation)
-    return _of_store(where, of_fleet)
+    return _of_store(where, partial(of_fleet, hesitation=hesitation))
 
 
-def _is_run(where: str, method: str | None, readout: str | None, hesitation: float | None) -> bool:
+def _is_run(where: str, method: str | None, readout: str | None) -> bool:
     """Whether it is a run's folder; a fleet's state has no rows to choose from."""
     from mpt.runs.reader import is_run
 
     if is_run(Path(where)):
         return True
-    for name, value in (("method", method), ("readout", readout), ("hesitation", hesitation)):
+    for name, value in (("method", method), ("readout", readout)):
         if value is not None:
             raise click.UsageError(f"{name}: {value!r}, but {where} is a fleet's state, which has one of its own")
     if not where.startswith("sqlite:") and not Path(where).exists():

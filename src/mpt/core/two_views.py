@@ -312,7 +312,7 @@ def join_views(
     joining: Joining = "joint",
     share: float = 0.5,
     ridge: float = DEFAULT_JOINT_RIDGE,
-    outward: bool = True,
+    outward: bool | Iterable[int] = True,
 ) -> JoinedViews:
     r"""Eq. (D3), or Eq. (D4): one distance of several views.
 
@@ -338,6 +338,7 @@ def join_views(
         ridge: lambda of Eq. (D3), and of S~ in Eq. (D4).
         outward: whether the departed classes are read out further out, by Eq. (X10): under the current model where it
             decides alone, and among the views side by side; further out in one view, they would contradict the other.
+            Or which of them are.
     """
     d, views = current.prototypes.shape[1], 1 + len(earlier)
     if not 1 <= len(earlier) <= MOST_EARLIER:
@@ -360,8 +361,8 @@ def join_views(
     means = np.where(np.isnan(means).any(axis=1)[:, None], np.nan, means / np.repeat(units, d))
     classes = check.as_classes(departed, "departed", len(means))
     joined = NearestClassMean(means, scaled, cov_ridge=added)
-    joined = joined.outwards(classes) if outward else joined
-    alone = current.outwards(classes) if outward else current
+    far = (classes if outward else ()) if isinstance(outward, bool) else tuple(outward)
+    joined, alone = joined.outwards(far), current.outwards(far)
     return JoinedViews(alone, joined, units, classes, own_distance(blocks[0], current.cov_ridge) or 1.0)
 
 

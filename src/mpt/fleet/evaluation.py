@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpt.base.errors import MptError
-from mpt.core.validation import Ints
+from mpt.core.two_views import JoinedViews
+from mpt.core.validation import Floats, Ints
 from mpt.federation.metrics import confusion_matrix, score
-from mpt.fleet.exchange import Arrays, Ask, Failure, Reply
+from mpt.fleet.exchange import Arrays, Ask, Failure, Reply, fingerprint
 from mpt.fleet.phase import Phase
 from mpt.fleet.vehicle import load
 from mpt.learning import Classifier, Samples, embed
 from mpt.methods import Readout
-from mpt.protocol.evaluation import FEW, EvaluationRequest, Evidence
+from mpt.protocol.evaluation import FEW, EvaluationRequest, Evidence, JointLayer
 from mpt.tracking.errors import FleetError
 from mpt.tracking.rounds import Outcome
 
@@ -23,13 +24,27 @@ if TYPE_CHECKING:
 
 
 def evaluate_readout(
-    architecture: Classifier, model: Arrays, readout: Readout | None, test: Samples, classes: Sequence[str]
+    architecture: Classifier,
+    model: Arrays,
+    readout: Readout | None,
+    test: Samples,
+    classes: Sequence[str],
+    earlier: Sequence[Arrays] = (),
 ) -> dict[str, Any]:
-    """Accuracy and each class's F1; None where there is no readout yet, or no test sample of the class."""
+    """Accuracy and each class's F1; None where there is no readout yet, or no test sample of the class.
+
+    `earlier` are the models that a readout of several views reads beside the current one; without all of them the
+    current view decides alone.
+    """
     if readout is None:
         return {"accuracy": None, "f1": dict.fromkeys(classes)}
-    load(architecture, model)
-    features, labels = embed(architecture, test.images).double().cpu().numpy(), test.labels.cpu().numpy()
+    if isinstance(readout, JoinedViews) and readout.views != 1 + len(earlier):
+        readout, earlier = readout.current, ()
+    views, labels = list[Floats](), test.labels.cpu().numpy()
+    for one in (model, *earlier):
+        load(architecture, one)
+        views.append(embed(architecture, test.images).double().cpu().numpy())
+    features = np.concatenate(views, axis=1)
     confusion = confusion_matrix(readout.predict(features), labels, len(classes))
     scores, there = score(confusion), np.bincount(labels, minlength=len(classes))
     f1 = {name: round(float(s), 6) if n else None for name, s, n in zip(classes, scores.f1, there, strict=True)}
@@ -59,10 +74,17 @@ class Evaluation(Phase):
             self.problems.append(f"evaluate: left out, {error}")
             return ask
         ask = replace(ask, request=request.to_bytes(), largest_answer=request.largest_answer)
+        if request.joint is not None:
+            kept = self.server.models.kept
+            known = {r: fingerprint(kept[r]) for r in request.joint.references if r in kept}
+            ask = replace(ask, references=known, aside=True)
         nodes = self.server.models.nodes
         self.ask(ask, {nodes[v] for v in outcome.answered if v in nodes and v not in leaving})
         if self.evidence is None:
             self.problems.append("evaluate: no vehicle has counted, so the evidence is as it was")
+        elif self.evidence.alone:
+            told = f"{self.evidence.alone} of {self.evidence.vehicles} vehicles have no features"
+            self.problems.append(f"evaluate: {told} under the earlier model yet, the current one decided there alone")
         return ask
 
     def _hear(self, node: str, reply: Reply | Failure, known: str) -> None:
@@ -86,6 +108,9 @@ class Evaluation(Phase):
 
 def request_of(outcome: Outcome) -> EvaluationRequest:
     """A round's readout as vehicles are sent it; `MptError` where it is no linear layer."""
+    if isinstance(outcome.readout, JoinedViews):
+        alone, joint = outcome.readout.layers()
+        return EvaluationRequest(outcome.round, *alone, JointLayer(outcome.references, *joint))
     layer = getattr(outcome.readout, "to_linear", None)
     if layer is None:
         what = "no class has a prototype" if outcome.readout is None else "the readout is no linear layer"

@@ -34,7 +34,9 @@ class Ask:
         largest_answer: to report and to evaluate: bytes; a longer answer is not looked at.
         keep: to report: whether features under this model may be asked for again, as by the method "mpt-x" or where a
             further question may follow.
-        references: to report: the fingerprint of each reference model that the request names, by its round.
+        aside: to report and to evaluate: whether features of validation samples are kept and asked for as well, as by
+            the method "mpt-duo".
+        references: to report and to evaluate: the fingerprint of each reference model that the request names, by round.
         models: reference models that go along, by round.
         wanting: the nodes that they go to.
     """
@@ -51,6 +53,7 @@ class Ask:
     wanting: frozenset[str] = frozenset()
     loss: str = "cross-entropy"
     may_follow: bool = False
+    aside: bool = False
 
     def to(self, node: str) -> "Ask":
         """What one node is sent."""

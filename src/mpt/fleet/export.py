@@ -1,37 +1,48 @@
-"""A fleet's model for deployment: the last checkpoint's backbone with the current readout as its last linear layer."""
+"""A fleet's model for deployment: the last checkpoint's backbone with the current readout as its last linear layer.
 
-from collections.abc import Iterator
+Of "mpt-duo" two models: the current one, and the one of the latest departure.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
+from mpt.core.two_views import JoinedViews
 from mpt.export import EXTENSIONS, ClassStanding, DeployableModel, Metadata, Origin, Release
 from mpt.export.model import missing_of
 from mpt.export.release import settings_hash
+from mpt.export.two_models import TwoModelMetadata, TwoModels
 from mpt.fleet.checkpoint import json_object, read_part
-from mpt.fleet.reference_models import unpacked
+from mpt.fleet.exchange import Arrays
+from mpt.fleet.reference_models import models_in, unpacked
 from mpt.fleet.store import TRACKER, Checkpoint, Store, StoreError
 from mpt.fleet.vehicle import load
-from mpt.learning import build
+from mpt.learning import Classifier, build
 from mpt.methods import calibrated
 from mpt.tracking import state as states
-from mpt.tracking.prototypes import readout_of
+from mpt.tracking.prototypes import read_out
 from mpt.tracking.trusted import meanwhile
 
 
-def deployable(store: Store) -> DeployableModel:
+def deployable(store: Store, hesitation: float | None = None) -> DeployableModel:
     """The model and the readout of a store's last checkpoint.
 
+    Args:
+        store: of the server.
+        hesitation: of a readout of two models: up to which the earlier one is asked, Eq. (D6); by default always.
+
     Raises:
-        FleetError: where there is none, or it holds no model.
+        FleetError: where there is none, or it holds no model, or one model where `hesitation` is given.
     """
-    return _deployable(_latest(store))
+    return _deployable(_latest(store), hesitation)
 
 
-def releasable(store: Store) -> Release:
+def releasable(store: Store, hesitation: float | None = None) -> Release:
     """The same, with where it comes from and what the server says of its classes."""
     found = _latest(store)
-    model = _deployable(found)
+    model = _deployable(found, hesitation)
     key, state = read_part(found, "key", json_object), read_part(found, TRACKER, states.from_bytes)
     origin = Origin(
         kind="fleet",
@@ -92,19 +103,18 @@ def _latest(store: Store) -> Checkpoint:
     return found
 
 
-def _deployable(found: Checkpoint) -> DeployableModel:
+def _deployable(found: Checkpoint, hesitation: float | None) -> DeployableModel:
     key, state = read_part(found, "key", json_object), read_part(found, TRACKER, states.from_bytes)
     for name in ("class_names", "backbone", "in_channels", "image_size_used"):
         if name not in key:
             raise StoreError(f"the key of round {found.round} has no {name!r}; it is of an older release")
-    readout = readout_of(state)
+    readout, references = read_out(state, [], most=1)
     if readout is None:
         raise StoreError(f"no class has a prototype in round {found.round}, so there is no readout to export")
     classes = tuple(key["class_names"])
     channels, size = key["in_channels"], key["image_size_used"]
-    model = build(key["backbone"], num_classes=len(classes), in_channels=channels, image_size=size, seed=0)
-    load(model, read_part(found, "model", unpacked))
-    weight, bias = (np.asarray(array, dtype=np.float64) for array in readout.to_linear())
+    alone = readout.current if isinstance(readout, JoinedViews) else readout
+    weight, bias = (np.asarray(array, dtype=np.float64) for array in alone.to_linear())
     about = Metadata(
         class_names=classes,
         missing=missing_of(classes, bias),
@@ -115,7 +125,34 @@ def _deployable(found: Checkpoint) -> DeployableModel:
         image_size=size,
         mpt=key.get("mpt", ""),
     )
-    return DeployableModel(model.eval(), weight, bias, about)
+    made = DeployableModel(_model(about, read_part(found, "model", unpacked)), weight, bias, about)
+    if isinstance(readout, JoinedViews):
+        return _two(made, readout, references[0], models_in(found), hesitation)
+    if hesitation is not None:
+        raise StoreError(f"hesitation: {hesitation:g}, but the readout of round {found.round} reads one model")
+    return made
+
+
+def _model(about: Metadata, state: Arrays) -> Classifier:
+    """The backbone with these weights, in evaluation mode."""
+    classes, channels, size = len(about.class_names), about.in_channels, about.image_size
+    model = build(about.backbone, num_classes=classes, in_channels=channels, image_size=size, seed=0)
+    load(model, state)
+    return model.eval()
+
+
+def _two(
+    made: DeployableModel, readout: JoinedViews, round: int, kept: Mapping[int, Arrays], hesitation: float | None
+) -> TwoModels:
+    """The current model and the one of an earlier round, with their rule."""
+    if hesitation is not None and not hesitation >= 0:
+        raise StoreError(f"hesitation: {hesitation:g}, should be 0 or more")
+    if round not in kept:
+        raise StoreError(f"the checkpoint of round {made.metadata.round} has no model of round {round}, should have it")
+    limit = math.inf if hesitation is None else readout.gap_limit(hesitation)
+    about = TwoModelMetadata(**vars(made.metadata), ask_below=f"{limit:.6g}", earlier_round=round)
+    earlier, (weight, bias) = _model(about, kept[round]), readout.layers()[1]
+    return TwoModels(made.model, made.weight, made.bias, about, earlier, weight, bias, readout.departed, limit)
 
 
 def default_name(where: str, kind: str) -> Path:

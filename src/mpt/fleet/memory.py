@@ -24,12 +24,18 @@ def recall(memory: Memory, samples: str, ask: Ask, embed: Callable[[Arrays], _Fe
         ask: names the reference models, and has those along that the vehicle said it lacks.
         embed: the samples' features under a model.
     """
-    named = {number: f"{samples} {model}" for number, model in ask.references.items()}
+    named = {f"{samples} {model}" for model in ask.references.values()}
     for name in list(memory)[:-1]:
-        if name not in named.values():
+        if name not in named:
             del memory[name]
     for model in ask.models.values():
         remember(memory, samples, model, embed(model))
+    return at_hand(memory, samples, ask)
+
+
+def at_hand(memory: Memory, samples: str, ask: Ask) -> dict[int, _Features]:
+    """Those that are there already; nothing is forgotten."""
+    named = {number: f"{samples} {model}" for number, model in ask.references.items()}
     return {number: memory[name] for number, name in named.items() if name in memory}
 
 

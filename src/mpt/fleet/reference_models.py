@@ -65,6 +65,7 @@ class ReferenceModels:
             largest_answer=tracker.largest_answer if more is None else more.largest_answer,
             keep=tracker.settings.asks.cross or tracker.settings.speaks is not None,
             may_follow=tracker.settings.speaks is not None,
+            aside=tracker.settings.asks.joint,
             references=references,
             models=models,
             wanting=frozenset(wanting & set(nodes)),

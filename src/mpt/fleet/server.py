@@ -63,6 +63,7 @@ class Finished:
         seconds: it took.
         bytes_down, bytes_up: of models and statistics, all vehicles together.
         evidence: how vehicles' validation samples were recognised; None where nobody has evaluated.
+        earlier: the models that the outcome's readout reads beside the new one, in its order.
     """
 
     round: int
@@ -74,6 +75,7 @@ class Finished:
     bytes_down: int
     bytes_up: int
     evidence: Evidence | None = None
+    earlier: tuple[Arrays, ...] = ()
 
 
 @dataclass
@@ -271,7 +273,8 @@ class Server:
             sent += len(one.wanting) * sum(map(nbytes, one.models.values()))
         asked, updated = len(train.asked), len(train.updated)
         took = time.monotonic() - start
-        finished = Finished(number, model, outcome, asked, updated, took, sent, received, evidence)
+        earlier = tuple(self.models.kept[r] for r in outcome.references if r in self.models.kept)
+        finished = Finished(number, model, outcome, asked, updated, took, sent, received, evidence, earlier)
         self._forget_the_gone()
         self.scores = self.record(finished) or {}
         if self.store is not None:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from mpt.fleet.exchange import Arrays, Ask, Reply, fingerprint
-from mpt.fleet.memory import known, recall, remember
+from mpt.fleet.memory import at_hand, known, recall, remember
 from mpt.learning import Classifier, Loss, Samples, TrainingSettings, embed, generator, train
 from mpt.learning.losses import LOSSES, find_loss
 from mpt.learning.training import channels_last
@@ -36,7 +36,8 @@ class Vehicle:
         method: the one that the vehicle's own configuration names; parts are found in it and in those installed.
         loss: the one that the vehicle's own configuration names.
         unknown: how many samples it has beside these, of classes that are none of the fleet's, by their names.
-        memory: (n, d) float32, its samples' features under earlier models, as `mpt.fleet.memory` has them.
+        memory: (n, d) float32, its samples' features under earlier models, as `mpt.fleet.memory` has them; behind them
+            those of validation samples, where these are asked for too.
         validation: samples beside these that were set aside, to evaluate on; None: there are none.
     """
 
@@ -77,26 +78,30 @@ class Vehicle:
         question = read_question(ask.request)
         if question.round != ask.round:
             raise FleetError(f"request: of round {question.round}, but the message is of round {ask.round}")
-        earlier = recall(self.memory, self._samples, ask, self._embed) if ask.keep else {}
-        features = known(self.memory, self._samples, ask.model) if ask.keep else None
-        features = self._embed(ask.model) if features is None else features
-        if ask.keep:
-            remember(self.memory, self._samples, ask.model, features)
         labels = self.samples.labels.cpu().numpy()
+        mine, embed, n = self._known_by(ask), self._embed_both if ask.aside else self._embed, len(labels)
+        earlier = recall(self.memory, mine, ask, embed) if ask.keep else {}
+        features = known(self.memory, mine, ask.model) if ask.keep else None
+        features = embed(ask.model) if features is None else features
+        if ask.keep:
+            remember(self.memory, mine, ask.model, features)
+        features, earlier = features[:n], {number: rows[:n] for number, rows in earlier.items()}
         return question.answer(features, labels, earlier, min_samples=self.min_samples, find=self._part)
 
     def _evaluate(self, ask: Ask) -> bytes:
         request = EvaluationRequest.from_bytes(ask.request)
         if request.round != ask.round:
             raise FleetError(f"request: of round {request.round}, but the message is of round {ask.round}")
-        aside = (
-            Samples(self.samples.images[:0], self.samples.labels[:0]) if self.validation is None else self.validation
-        )
-        features, labels = self._embed(ask.model, aside), aside.labels.cpu().numpy()
+        n, labels = len(self.samples.labels), self._aside.labels.cpu().numpy()
+        by = self._known_by(ask)
+        kept = known(self.memory, by, ask.model) if ask.aside else None
+        features = self._embed(ask.model, self._aside) if kept is None else kept[n:]
+        earlier = at_hand(self.memory, by, ask) if ask.aside else {}
         classes = self.model.num_classes
         reported, mine = (np.bincount(one, minlength=classes) for one in (self.samples.labels.cpu().numpy(), labels))
         told = ((reported >= self.min_samples) | (mine <= FEW))[labels]
-        return request.answer(features[told], labels[told], min_samples=self.min_samples)
+        before = {number: rows[n:][told] for number, rows in earlier.items()}
+        return request.answer(features[told], labels[told], before, min_samples=self.min_samples)
 
     def _loss(self, name: str) -> Loss:
         """What it minimises: a loss that is installed, or one that its own configuration or method names."""
@@ -115,11 +120,28 @@ class Vehicle:
         features: NDArray[np.float32] = embed(self.model, images).float().cpu().numpy()
         return features
 
+    def _embed_both(self, model: Arrays) -> NDArray[np.float32]:
+        """The same of the samples that it reports on, and behind them of those that it has set aside."""
+        return np.concatenate([self._embed(model), self._embed(model, self._aside)])
+
+    @property
+    def _aside(self) -> Samples:
+        """The validation samples, of which there may be none."""
+        none = Samples(self.samples.images[:0], self.samples.labels[:0])
+        return none if self.validation is None else self.validation
+
+    def _known_by(self, ask: Ask) -> str:
+        return self._both if ask.aside else self._samples
+
     @cached_property
     def _samples(self) -> str:
         """What the samples are known by: with others, features under the same model are others."""
-        images, labels = self.samples.images.cpu().numpy(), self.samples.labels.cpu().numpy()
-        return fingerprint({"images": images, "labels": labels})
+        return fingerprint(_named(self.samples))
+
+    @cached_property
+    def _both(self) -> str:
+        """The same of them and of the validation samples."""
+        return fingerprint(_named(self.samples) | {f"aside {name}": a for name, a in _named(self._aside).items()})
 
 
 def set_aside(held: Samples, share: float, rng: np.random.Generator) -> tuple[Samples, Samples]:
@@ -127,6 +149,10 @@ def set_aside(held: Samples, share: float, rng: np.random.Generator) -> tuple[Sa
     parts = map(torch.from_numpy, validation_split(held.labels.cpu().numpy(), share, rng))
     kept, aside = (Samples(held.images[part], held.labels[part]) for part in parts)
     return (kept, aside) if len(aside.labels) else (held, aside)
+
+
+def _named(samples: Samples) -> dict[str, NDArray[Any]]:
+    return {"images": samples.images.cpu().numpy(), "labels": samples.labels.cpu().numpy()}
 
 
 def arrays(state: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:

@@ -1,6 +1,6 @@
 """Methods that keep a departed class alive, one file each, behind one protocol."""
 
-from mpt.methods.method import Asks, Cost, FleetMethod, Method, Readout, RoundContext, Traits
+from mpt.methods.method import Asks, Cost, FleetMethod, JoiningMethod, Method, Readout, RoundContext, Traits
 from mpt.methods.registry import (
     FLEET_METHODS,
     METHODS,
@@ -23,6 +23,7 @@ __all__ = [
     "Asks",
     "Cost",
     "FleetMethod",
+    "JoiningMethod",
     "Local",
     "Log",
     "Method",

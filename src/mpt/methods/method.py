@@ -6,12 +6,13 @@ Whatever it learns from vehicles it asks for, as bytes, so that its cost is what
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from mpt.core import ClassStatistics, CrossStatistics, Deposit, Reconstruction, StatisticsError
+from mpt.core import ClassStatistics, CrossStatistics, Deposit, NearestClassMean, Reconstruction, StatisticsError
 from mpt.core.cross import StaticPart
+from mpt.core.two_views import EarlierView, JoinedViews
 from mpt.core.validation import Floats, Ints
 from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.parts import Answers, Asked, Part, part_of
@@ -175,12 +176,14 @@ class Asks(NamedTuple):
         span: squares outside the span of last round's reference prototypes.
         cross: from a departure on, cross moments with the features under its model.
         earlier: from a departure on, what its parts make of features under its model.
+        joint: beside `cross`, cross moments in which all classes count alike, for Eq. (D2).
     """
 
     scatter: bool = True
     span: bool = False
     cross: bool = False
     earlier: bool = False
+    joint: bool = False
 
     @property
     def models(self) -> bool:
@@ -215,6 +218,22 @@ class FleetMethod(Protocol):
         self, stored: Deposit, stats: ClassStatistics, cross: CrossStatistics | None = None
     ) -> Reconstruction:
         """A departed class now; `cross` where the method asks for it and enough of it has come."""
+        ...
+
+
+@runtime_checkable
+class JoiningMethod(FleetMethod, Protocol):
+    """One that reads the current view and earlier ones together; it asks for joint moments."""
+
+    def join(
+        self,
+        current: NearestClassMean,
+        earlier: Sequence[EarlierView],
+        covariance: Floats,
+        departed: Sequence[int],
+        outward: Sequence[int],
+    ) -> JoinedViews:
+        """The readout, given S_x of Eq. (D2): (V d, V d); `outward` are those of the departed classes for Eq. (X10)."""
         ...
 
 

@@ -1,9 +1,10 @@
 """MPT-duo: the departure-time model and the current one, read out together; and the rows that tell why."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
-from mpt.core import ClassStatistics, CrossStatistics, NearestClassMean
+from mpt.core import ClassStatistics, CrossStatistics, Deposit, NearestClassMean, Reconstruction
 from mpt.core.cross import StaticPart
 from mpt.core.equations import DEFAULT_COV_RIDGE, DEFAULT_RIDGE
 from mpt.core.two_views import (
@@ -17,7 +18,7 @@ from mpt.core.two_views import (
 )
 from mpt.core.validation import Floats
 from mpt.core.value import Value
-from mpt.methods.method import RoundContext
+from mpt.methods.method import Asks, RoundContext
 from mpt.methods.mpt import COV_RIDGES
 from mpt.methods.mpt_x import MptX, MptXState, cross_moments
 from mpt.methods.spaces import Log, OneOf, Space, Uniform
@@ -56,6 +57,7 @@ class MptDuo:
     (`live`) the earlier model is that of the same round: what two models give without anything to remember.
     """
 
+    asks: ClassVar[Asks] = Asks(cross=True, joint=True)
     space: ClassVar[Space] = {
         "joint_ridge": JOINT_RIDGES,
         "cov_ridge": COV_RIDGES,
@@ -106,17 +108,43 @@ class MptDuo:
             prototypes[context.departed] = context.oracle("train")
         current = NearestClassMean(prototypes, stats.shared_covariance, cov_ridge=self.cov_ridge)
         static, cross = self._moments(state, stats, context)
-        made = join_views(
+        gone = (context.departed,)
+        made = self.join(
+            current, (state.view,), joint_covariance(stats, (cross,)), gone, gone if self.knows == "mpt-x" else ()
+        )
+        return replace(state, tracked=tracked, static=static), made
+
+    def join(
+        self,
+        current: NearestClassMean,
+        earlier: Sequence[EarlierView],
+        covariance: Floats,
+        departed: Sequence[int],
+        outward: Sequence[int],
+    ) -> JoinedViews:
+        """Eq. (D3), or Eq. (D4)."""
+        return join_views(
             current,
-            (state.view,),
-            joint_covariance(stats, (cross,)),
-            departed=context.departed,
+            earlier,
+            covariance,
+            departed=departed,
             joining=self.joining,
             share=self.share,
             ridge=self.joint_ridge if self.joining == "joint" else self.cov_ridge,
-            outward=self.outward and self.knows == "mpt-x",
+            outward=outward if self.outward else False,
         )
-        return replace(state, tracked=tracked, static=static), made
+
+    def deposit(
+        self, before: ClassStatistics, departed: Sequence[int], staying: ClassStatistics
+    ) -> tuple[Deposit, ...]:
+        """As MPT-X's."""
+        return self._tracker.deposit(before, departed, staying)
+
+    def reconstruct(
+        self, stored: Deposit, stats: ClassStatistics, cross: CrossStatistics | None = None
+    ) -> Reconstruction:
+        """As MPT-X's."""
+        return self._tracker.reconstruct(stored, stats, cross)
 
     @property
     def _tracker(self) -> MptX:

@@ -95,7 +95,7 @@ METHODS: Extensions[Method] = Extensions(
     MethodError,
 )
 
-FLEET_METHODS = ("mpt", "mpt-lite:one-message", "mpt-x", "mpt-x:in-place", "mpt:blend")
+FLEET_METHODS = ("mpt", "mpt-lite:one-message", "mpt-x", "mpt-x:in-place", "mpt-duo", "mpt:blend")
 """Those that need no more on a fleet than each round's merged statistics: one question a round."""
 
 
@@ -135,9 +135,9 @@ def find_on_fleet(name: str, *, ridge: float = DEFAULT_RIDGE, cov_ridge: float =
     if isinstance(method, simple.Oracle) or not find_training(method.training).departs:
         raise MethodError(f"method: {name!r} is there to compare with on one machine, it knows what no server knows")
     if isinstance(method, MptDuo):
-        raise MethodError(
-            f"method: {name!r} reads the features of two models together, a fleet reads one; should be mpt-x there"
-        )
+        if (method.knows, method.training) != ("mpt-x", MptDuo.training):
+            raise MethodError(f"method: {name!r} knows what no server knows, or trains in another way than mpt-duo")
+        return OnFleet(method, None, method.asks)
     if find_training(method.training).stops:
         raise MethodError(
             f"method: {name!r} reads the training {method.training!r}, which stops at the departure; a fleet trains "
@@ -155,8 +155,8 @@ def on_fleets() -> list[str]:
     """The names of built-in methods that a fleet takes: those that know no more than a server, and train on."""
     made = {name: find_method(name) for name in METHODS}
     trainings = {name: find_training(method.training) for name, method in made.items()}
-    beyond = (simple.Oracle, MptDuo)
-    return [n for n, t in trainings.items() if not isinstance(made[n], beyond) and t.departs and not t.stops]
+    beyond = {n for n, one in made.items() if isinstance(one, simple.Oracle) or getattr(one, "knows", "") == "train"}
+    return [n for n, t in trainings.items() if n not in beyond and t.departs and not t.stops]
 
 
 def find_part(method: str, part: str, own: str = "") -> Part:

@@ -16,6 +16,8 @@ from mpt.protocol.request import StatisticsRequest, enough
 
 _QUESTION, _ANSWER = b"F", b"B"
 _FURTHER = 1
+JOINT = 1 << 31
+"""Above the numbers of all classes: under it and a round are the joint moments of an earlier view."""
 _NOTHING: Mapping[int, ArrayLike] = {}
 
 
@@ -31,7 +33,8 @@ class Question(Value):
 
     Attributes:
         statistics: what to report of the features under the round's global model.
-        cross: by departed class, what to report of them together with those under an earlier one.
+        cross: by departed class, what to report of them together with those under an earlier one; of the method
+            "mpt-duo" by `JOINT` and a round as well, all classes alike.
         further: what else a method asks for, as far as it is known before the answers.
     """
 

@@ -120,6 +120,7 @@ class Taken:
             of those with most samples alone.
         refused: why an answer was not accepted, by vehicle.
         cross: the merged cross moments, by departed class.
+        joint: the merged joint moments, by the round of the earlier view.
         lacking: the rounds of the reference models that an accepted vehicle does not have, where it lacks any.
         silent: why a vehicle's answer does not count that was right as far as it went: a later question has none.
         book: answers to what else was asked.
@@ -137,6 +138,7 @@ class Taken:
     book: Book = field(default_factory=Book)
     unasked: Mapping[str, Ints] = field(default_factory=dict)
     clipped: Mapping[str, Clipped] = field(default_factory=dict)
+    joint: Mapping[int, CrossStatistics] = field(default_factory=dict)
 
     def for_departures(self, keys: Collection[bytes]) -> Snapshot | None:
         """The snapshot with the answers under these keys, by holder."""

@@ -14,6 +14,7 @@ from mpt.core.bounded import Clip, Consensus, bounded, clip_of, clipped
 from mpt.core.bounded_cross import BoundedCross, CrossClip, CrossConsensus, bounded_cross, bounded_more
 from mpt.core.equations import DEFAULT_COV_RIDGE
 from mpt.core.validation import Floats
+from mpt.protocol.question import JOINT
 from mpt.tracking.history import Expected, held_back
 
 Vehicle = TypeVar("Vehicle", str, int)
@@ -42,7 +43,7 @@ class Gate(Generic[Vehicle]):
         history: of the round before, for classes that fewer than three vehicles have; None: they are taken as they are.
         consensus: what answers are compared with, as soon as there is a quorum.
         clips: by vehicle, what of its statistics did not count.
-        cross_clips: by vehicle and departed class, the same of its cross moments.
+        cross_clips: by vehicle and departed class, the same of its cross moments; by `JOINT` and more, of joint ones.
     """
 
     departed: Collection[int] = ()
@@ -147,5 +148,6 @@ def told(clip: Clip | None, cuts: Mapping[int, CrossClip], name_of: Callable[[in
             said.append(f"{clip.spread:.1%} of its scatter counts")
     for c, cut in sorted(cuts.items()):
         if cut.residual < 1 or cut.spread < 1 or cut.times:
-            said.append(f"its cross moments for {name_of(c)} are far off")
+            what = "joint moments" if c >= JOINT else f"cross moments for {name_of(c)}"
+            said.append(f"its {what} are far off")
     return "; ".join(said)

@@ -12,6 +12,7 @@ from mpt.protocol.question import Question, packed, parts
 from mpt.tracking.answers import Earlier, Snapshot
 from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.state import Tracked, TrackerState
+from mpt.tracking.views import Views
 
 
 def with_classes(state: TrackerState, settings: TrackerSettings) -> TrackerState:
@@ -34,6 +35,7 @@ def with_classes(state: TrackerState, settings: TrackerSettings) -> TrackerState
         tracked={c: _with_weights(one, more) for c, one in state.tracked.items()},
         snapshot=state.snapshot and snapshots[id(state.snapshot)],
         trusted={vehicle: snapshots[id(one)] for vehicle, one in state.trusted.items()},
+        views=_seen_by(state.views, more),
     )
 
 
@@ -90,6 +92,20 @@ def _grown(snapshot: Snapshot, more: int) -> Snapshot:
 
 def _widened(stats: ClassStatistics, more: int) -> ClassStatistics:
     return _placed(stats, np.arange(stats.num_classes), stats.num_classes + more)
+
+
+def _seen_by(views: Views, more: int) -> Views:
+    """The earlier views, which do not know the new classes."""
+
+    def wide(moments: CrossStatistics) -> CrossStatistics:
+        return _placed_cross(moments, np.arange(moments.num_classes), moments.num_classes + more)
+
+    return replace(
+        views,
+        kept=tuple(replace(view, prototypes=_more(view.prototypes, more, np.nan)) for view in views.kept),
+        moments={number: wide(one) for number, one in views.moments.items()},
+        between={pair: wide(one) for pair, one in views.between.items()},
+    )
 
 
 def _with_weights(one: Tracked, more: int) -> Tracked:

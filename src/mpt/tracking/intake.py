@@ -12,7 +12,7 @@ from mpt.core.validation import Floats, Ints, read_only, same
 from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.further import Answered, Further, Unable
 from mpt.protocol.parts import parts_of
-from mpt.protocol.question import Question, parts
+from mpt.protocol.question import JOINT, Question, parts
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking.answers import Clipped, Earlier, Later, Snapshot, Taken, largest_answer, largest_further
 from mpt.tracking.book import Book, key_of
@@ -147,7 +147,8 @@ class Intake:
         holders = {v: stats for v, stats in sorted(self._holders.items()) if v in holding}
         rest = self._rest.total(stats for v, stats in sorted(self._holders.items()) if v not in holding)
         totals = {c: merged.total() for c, merged in sorted(self._cross.items())}
-        cross = {c: total for c, total in totals.items() if total is not None}
+        cross = {c: total for c, total in totals.items() if total is not None and c < JOINT}
+        joint = {key - JOINT: total for key, total in totals.items() if total is not None and key >= JOINT}
         earlier = {asked[c].reference: Earlier(one.counts, one.earlier_means) for c, one in cross.items()}
         snapshot = Snapshot(request.round, rest, holders, earlier) if self._counts else None
         watched = dict[str, dict[int, Floats]]()
@@ -157,7 +158,16 @@ class Intake:
         samples = {vehicle: int(mine.sum()) for vehicle, mine in self._counts.items()} if self._book else {}
         book = Book(self._book, samples)
         return Taken(
-            snapshot, self._counts, watched, self._refused, cross, self._lacking, silent, book, clipped=self._clipped
+            snapshot,
+            self._counts,
+            watched,
+            self._refused,
+            cross,
+            self._lacking,
+            silent,
+            book,
+            clipped=self._clipped,
+            joint=joint,
         )
 
     def _add(self, vehicle: str, read: "_Read") -> None:

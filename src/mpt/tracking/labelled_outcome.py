@@ -12,6 +12,7 @@ from mpt.base.notebook import table
 from mpt.core import Reconstruction, StatisticsError
 from mpt.core import validation as check
 from mpt.core.linalg import dot
+from mpt.core.two_views import JoinedViews
 from mpt.core.validation import Floats
 from mpt.core.value import Value
 from mpt.core.wire import Reader, Writer
@@ -132,10 +133,13 @@ class LabelledOutcome:
 
     @cached_property
     def readout(self) -> LabelledReadout | None:
-        """Recognises every class that has a prototype; None as long as none has."""
-        if self.plain.readout is None:
+        """Recognises every class that has a prototype; None as long as none has. Of "mpt-duo" it is the current view's
+        alone: `plain.readout` reads both.
+        """
+        readout = self.plain.readout
+        if readout is None:
             return None
-        weight, bias = self.plain.readout.to_linear()
+        weight, bias = (readout.current if isinstance(readout, JoinedViews) else readout).to_linear()
         known = len(self.labels)
         return LabelledReadout(self.labels, weight[:known], bias[:known])
 

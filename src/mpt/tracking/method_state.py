@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from mpt.core import ClassStatistics, Deposit, StatisticsError
+from mpt.core import ClassStatistics, CrossStatistics, Deposit, StatisticsError
 from mpt.core.wire import Reader, Writer
 from mpt.tracking.errors import FleetError
 
 _KIND = b"K"
-_VALUES: dict[str, Any] = {"deposit": Deposit, "statistics": ClassStatistics}
+_VALUES: dict[str, Any] = {"deposit": Deposit, "statistics": ClassStatistics, "cross": CrossStatistics}
 
 
 def to_bytes(value: object, method: object) -> bytes:

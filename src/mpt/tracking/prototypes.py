@@ -1,7 +1,7 @@
 """A round's prototypes: measured, reconstructed, or of an earlier round where neither can be had."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from mpt.core import (
     StatisticsError,
 )
 from mpt.core.reconstruction import witnessed
+from mpt.core.two_views import JoinedViews
 from mpt.core.validation import Floats, Ints, check_finite, read_only
 from mpt.methods import Traits
 from mpt.methods.simple import Linear
@@ -20,11 +21,15 @@ from mpt.tracking.answers import Snapshot, Taken
 from mpt.tracking.book import ENOUGH
 from mpt.tracking.departures import Departures
 from mpt.tracking.dialogue import Told
+from mpt.tracking.joint import heard, joined
 from mpt.tracking.roster import Roster, line, titled
 from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.stale import Offsets, StaleSamples, forecast, stale_samples, with_stale_samples
 from mpt.tracking.state import ReferenceModel, Tracked, TrackerState
 from mpt.tracking.trusted import Meanwhile, meanwhile
+from mpt.tracking.views import Views
+
+AnyReadout = NearestClassMean | JoinedViews | Linear
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,18 +47,22 @@ class Current:
         forecasts: (d,) by class, of the classes with a deposit: what remaining samples are remembered about.
         outward: the classes that the readout has further out, Eq. (X10).
         problems: a sentence each.
+        views: what a readout of two views is made of.
+        references: the rounds of the earlier views that the readout reads.
     """
 
     prototypes: Floats
     made: Ints
     covariance: Floats | None
-    readout: NearestClassMean | Linear | None
+    readout: AnyReadout | None
     linear: Linear | None
     reconstructions: Mapping[int, Reconstruction]
     tracked: tuple[int, ...]
     forecasts: Mapping[int, Floats]
     outward: tuple[int, ...]
     problems: tuple[str, ...]
+    views: Views = field(default_factory=Views)
+    references: tuple[int, ...] = ()
 
 
 def measured_in(settings: TrackerSettings, departed: Departures, taken: Taken) -> frozenset[int]:
@@ -124,7 +133,12 @@ def current(
             problems.append(f"class {name} has no samples in this round, its prototype is that of round {made[c]}")
     covariance = _covariance(settings, stats, problems)
     outward = tuple(c for c in departed.held_out if c in mapped)
-    readout = told.readout or _readout(settings, prototypes, covariance, outward, problems)
+    views = heard(state, departed.tracked, taken.joint, stats, sorted(reconstructions), problems)
+    readout, read = (
+        (told.readout, ())
+        if told.readout
+        else _readout(settings, prototypes, stats, covariance, outward, views, problems)
+    )
     found = departed.tracked.keys() - directly if told.readout else reconstructions.keys() | told.prototypes.keys()
     return Current(
         read_only(prototypes),
@@ -137,6 +151,8 @@ def current(
         forecasts,
         outward,
         tuple(problems),
+        views,
+        read,
     )
 
 
@@ -146,9 +162,20 @@ def _as_before(state: TrackerState, problems: list[str]) -> Current:
     kept = "there are no prototypes yet" if last is None else f"the prototypes are those of round {last.round}"
     problems.append(f"nobody answered: {kept}")
     covariance = None if stats is None else _covariance(state.settings, stats, problems)
-    readout = state.linear or _readout(state.settings, state.prototypes, covariance, state.outward, problems)
+    readout, read = read_out(state, problems)
     return Current(
-        state.prototypes, state.made, covariance, readout, state.linear, {}, (), {}, state.outward, tuple(problems)
+        state.prototypes,
+        state.made,
+        covariance,
+        readout,
+        state.linear,
+        {},
+        (),
+        {},
+        state.outward,
+        tuple(problems),
+        state.views,
+        read,
     )
 
 
@@ -202,13 +229,20 @@ def _held(name: str, held: Meanwhile, roster: Roster) -> str:
     return f"class {name}: {why} and was trusted last in round {held.round}; the class is {how}"
 
 
-def readout_of(state: TrackerState) -> NearestClassMean | Linear | None:
+def readout_of(state: TrackerState) -> AnyReadout | None:
     """The readout of the last round that was closed; None as long as no class has a prototype."""
+    return read_out(state, [])[0]
+
+
+def read_out(
+    state: TrackerState, problems: list[str], most: int | None = None
+) -> tuple[AnyReadout | None, tuple[int, ...]]:
+    """The same, and the rounds of the earlier views that it reads: at most `most`, the latest, where that is given."""
     if state.linear is not None:
-        return state.linear
+        return state.linear, ()
     stats = None if state.snapshot is None else state.snapshot.everybody
     covariance = None if stats is None else _covariance(state.settings, stats, [])
-    return _readout(state.settings, state.prototypes, covariance, state.outward, [])
+    return _readout(state.settings, state.prototypes, stats, covariance, state.outward, state.views, problems, most)
 
 
 def _may_return(state: TrackerState, taken: Taken, roster: Roster, c: int) -> bool:
@@ -229,15 +263,20 @@ def _covariance(settings: TrackerSettings, stats: ClassStatistics, problems: lis
 def _readout(
     settings: TrackerSettings,
     prototypes: Floats,
+    stats: ClassStatistics | None,
     covariance: Floats | None,
     outward: tuple[int, ...],
+    views: Views,
     problems: list[str],
-) -> NearestClassMean | None:
+    most: int | None = None,
+) -> tuple[NearestClassMean | JoinedViews | None, tuple[int, ...]]:
+    """Of the current view and the earlier ones, where they can be read together; else of the current one alone."""
     if np.isnan(prototypes).all():
-        return None
+        return None, ()
     try:
         made = NearestClassMean(prototypes, covariance, cov_ridge=settings.cov_ridge)
     except StatisticsError as error:
         problems.append(f"the readout is Euclidean: {error}")
         made = NearestClassMean(prototypes, cov_ridge=settings.cov_ridge)
-    return made.outwards(outward)
+    both = None if stats is None else joined(settings, views, stats, made, outward, problems, most)
+    return (made.outwards(outward), ()) if both is None else both

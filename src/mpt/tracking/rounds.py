@@ -11,13 +11,12 @@ from itertools import chain
 
 import numpy as np
 
-from mpt.core import ClassStatistics, NearestClassMean, Reconstruction
+from mpt.core import ClassStatistics, Reconstruction
 from mpt.core.affine import halves_suffice
 from mpt.core.validation import Floats, Ints
-from mpt.methods.simple import Linear
 from mpt.protocol.cross_request import CrossRequest
 from mpt.protocol.further import MOST, Further
-from mpt.protocol.question import Question
+from mpt.protocol.question import JOINT, Question
 from mpt.protocol.request import StatisticsRequest
 from mpt.tracking.answers import Taken, largest_further
 from mpt.tracking.book import key_of
@@ -27,7 +26,8 @@ from mpt.tracking.dialogue import ClassifierHead, Told, foreseen, listen, prepar
 from mpt.tracking.errors import FleetError
 from mpt.tracking.history import History
 from mpt.tracking.intake import Before, Intake, read_answers
-from mpt.tracking.prototypes import Current, current, measured_in
+from mpt.tracking.joint import joint_requests, views_after
+from mpt.tracking.prototypes import AnyReadout, Current, current, measured_in
 from mpt.tracking.refusals import counted
 from mpt.tracking.roster import Absent, Decision, Roster, advance, check_id, printable, titled
 from mpt.tracking.settings import TrackerSettings
@@ -51,25 +51,28 @@ class Outcome:
         prototypes: (C, d), measured or, for departed classes, reconstructed; a row of NaN where a class has none.
         covariance: (d, d), the pooled within-class covariance; None in MPT-lite, or where it cannot be had.
         readout: made of both, by the method "mpt-x" with classes that nobody trains any more further out, Eq. (X10); a
-            linear layer where the method gives a readout of its own; None as long as no class has a prototype.
+            linear layer where the method gives a readout of its own; by "mpt-duo" of features under two models or
+            three side by side, once joint moments have come; None as long as no class has a prototype.
         reconstructions: of the classes that were reconstructed by MPT or MPT-X, by class.
         tracked: of the classes with a deposit, those that the method has found in this round; others were measured.
         statistics: the merged statistics; None where nobody answered.
         answered: the vehicles whose answer was accepted.
         decisions: what changed, and why, in order.
         problems: what went wrong without stopping the round, a sentence each.
+        references: the rounds whose global models the readout reads beside this round's, in its order.
     """
 
     round: int
     prototypes: Floats
     covariance: Floats | None
-    readout: NearestClassMean | Linear | None
+    readout: AnyReadout | None
     reconstructions: Mapping[int, Reconstruction]
     tracked: tuple[int, ...]
     statistics: ClassStatistics | None
     answered: tuple[str, ...]
     decisions: tuple[Decision, ...]
     problems: tuple[str, ...]
+    references: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +188,8 @@ def questions(state: TrackerState, round: int | None = None) -> Question:
         for c, one in state.tracked.items()
         if asks.cross and one.reference is not None
     }
+    if asks.joint:
+        cross |= {JOINT + view: joint for view, joint in joint_requests(state, number, origin).items()}
     request = StatisticsRequest(
         number,
         state.settings.num_classes,
@@ -319,6 +324,7 @@ def _closed(
         snapshot=taken.snapshot or state.snapshot,
         trusted=trusted,
         linear=now.linear,
+        views=views_after(state, tracked, now.views, (now.prototypes, now.made), round),
         prototypes=now.prototypes,
         made=now.made,
         decisions=decisions[:MOST_DECISIONS],
@@ -382,4 +388,5 @@ def _outcome(
         answered=tuple(sorted(taken.counts)),
         decisions=decisions,
         problems=problems,
+        references=now.references,
     )

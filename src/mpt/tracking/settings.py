@@ -35,8 +35,8 @@ class TrackerSettings:
     method: str = setting(
         "mpt",
         '"mpt"; "mpt-lite:one-message", in which no d x d matrix travels and the readout is Euclidean; "mpt-x", in '
-        "which vehicles embed their samples under the departure-time model too; any other of `mpt methods` that reads "
-        "nothing a server may not know; or path.py:Class of your own",
+        'which vehicles embed their samples under the departure-time model too; "mpt-duo", whose readout reads both; '
+        "any other of `mpt methods` that reads nothing a server may not know; or path.py:Class of your own",
     )
     grace: int = setting(3, "rounds that a vehicle may miss in a row before it is departed", least=0)
     returns: Literal["off", "pooled", "own"] = setting(

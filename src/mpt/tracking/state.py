@@ -20,9 +20,10 @@ from mpt.tracking.coverage import Coverage, Watch
 from mpt.tracking.errors import FleetError
 from mpt.tracking.roster import AWAITED, Decision, Member, Roster
 from mpt.tracking.settings import TrackerSettings
+from mpt.tracking.views import Views
 
 _KIND = b"T"
-_SPAN, _ORIGIN, _REMEMBERED, _CROSS, _SPOKEN, _LINEAR = 1, 2, 4, 8, 16, 32
+_SPAN, _ORIGIN, _REMEMBERED, _CROSS, _SPOKEN, _LINEAR, _VIEWS = 1, 2, 4, 8, 16, 32, 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +103,7 @@ class TrackerState:
         prototypes: (C, d), the latest; a row of NaN where a class never had one, or is lost.
         made: (C,), the round that each is from; -1 where there is none.
         linear: the readout of a method that gives one; None where prototypes are read out.
+        views: of the method "mpt-duo", what readouts of two views are made of.
         span: (k, d) or None, of the next request.
         origin: (d,) or None, of the next request.
         decisions: of the last round.
@@ -128,6 +130,7 @@ class TrackerState:
     refusals: Mapping[str, int] = field(default_factory=dict)
     clipped: tuple[str, ...] = ()
     linear: Linear | None = None
+    views: Views = field(default_factory=Views)
     span: Floats | None = None
     origin: Floats | None = None
     decisions: tuple[Decision, ...] = ()
@@ -158,7 +161,7 @@ def to_bytes(state: TrackerState) -> bytes:
     flags = _SPAN * (state.span is not None) | _ORIGIN * (state.origin is not None) | _REMEMBERED * bool(stale)
     flags |= _CROSS * bool(referred or earlier) | _LINEAR * (state.linear is not None)
     spoken = _spoken(state, tracked)
-    flags |= _SPOKEN * bool(spoken)
+    flags |= _SPOKEN * bool(spoken) | _VIEWS * bool(state.views)
     writer = Writer(_KIND, flags, "float64")
     writer.block(json.dumps(about).encode())
     writer.block(roll.to_bytes(state.roster.members, state.counts))
@@ -187,6 +190,8 @@ def to_bytes(state: TrackerState) -> bytes:
     if state.linear is not None:
         writer.exact(state.linear.weight)
         writer.exact(state.linear.bias)
+    if state.views:
+        writer.block(state.views.to_bytes())
     return writer.finish()
 
 
@@ -282,7 +287,7 @@ def from_bytes(data: bytes | bytearray | memoryview, chosen: TrackerSettings | N
         FleetError: where the bytes are truncated, altered, of another version or not a tracker's.
     """
     try:
-        return _read(Reader(data, _KIND, _SPAN | _ORIGIN | _REMEMBERED | _CROSS | _SPOKEN | _LINEAR), chosen)
+        return _read(Reader(data, _KIND, _SPAN | _ORIGIN | _REMEMBERED | _CROSS | _SPOKEN | _LINEAR | _VIEWS), chosen)
     except FleetError:
         raise
     except StatisticsError as error:
@@ -332,6 +337,7 @@ def _read(reader: Reader, chosen: TrackerSettings | None) -> TrackerState:
     if reader.flags & _SPOKEN:
         snapshot, trusted = _read_spoken(reader, about, tracked, snapshot)
     linear = Linear(reader.exact(c, d), reader.exact(c)) if reader.flags & _LINEAR else None
+    views = Views.from_bytes(reader.block()) if reader.flags & _VIEWS else Views()
     reader.finish()
     watch = about["watch"]
     return TrackerState(
@@ -355,6 +361,7 @@ def _read(reader: Reader, chosen: TrackerSettings | None) -> TrackerState:
         refusals=about.get("refusals", {}),
         clipped=tuple(about.get("clipped", ())),
         linear=linear,
+        views=views,
         span=span,
         origin=origin,
         decisions=tuple(_decision(*entries) for entries in about["decisions"]),

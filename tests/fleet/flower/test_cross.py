@@ -98,3 +98,16 @@ def test_a_question_with_reference_models_comes_back():
     assert all(np.array_equal(back.models[4][k], v) for k, v in earlier.items())
     other = read_ask(ask_content(ask.to("node 2")), "report")
     assert (other.keep, other.references, other.models) == (True, {4: "ab", 2: "cd"}, {})
+
+
+def test_both_models_are_read_and_evaluated_over_flower():
+    """The method "mpt-duo": features of validation samples are kept in the context as well."""
+    chosen = {**SETTINGS, "method": "mpt-duo", "evaluate_every": 1, "validation": 0.4, "seed": 0}
+    grid = DirectGrid(vehicle_app(**chosen), VEHICLES, {p: {"num-partitions": VEHICLES} for p in range(VEHICLES)})
+    config = AppConfig(**chosen)
+    rounds = list(server_of(config, prepare(config), grid).rounds(ROUNDS))
+    assert [f.outcome.references for f in rounds] == [(), (1,), (1,), (1,)]
+    assert [(f.evidence.vehicles, f.evidence.alone) for f in rounds[1:]] == [(VEHICLES - 1, 0)] * 3
+    reports = [m for m in grid.sent if read_ask(m.content, "report").aside]
+    assert reports
+    assert len(grid.contexts[10].state[FEATURES]) == 3

@@ -77,7 +77,7 @@ class AppConfig:
     method: str = like(
         TrackerSettings,
         "method",
-        about="how departed classes are tracked; mpt-x measures how features move",
+        about="how departed classes are tracked; mpt-x measures how features move, mpt-duo reads two models",
         should="one of mpt methods but the rows to compare with, or path.py:Class of your own, bundled with the app",
     )
     grace: int = like(TrackerSettings, "grace")

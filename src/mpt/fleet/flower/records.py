@@ -37,6 +37,7 @@ def ask_content(ask: Ask) -> RecordDict:
         "keep": ask.keep,
         "references": list(ask.references),
         "fingerprints": list(ask.references.values()),
+        **({"aside": True} if ask.aside else {}),
     }
     models = {f"{REFERENCE}{number}": array_record(model) for number, model in ask.models.items()}
     return RecordDict({MODEL: array_record(ask.model), ASK: ConfigRecord(config), **models})
@@ -63,6 +64,7 @@ def read_ask(content: RecordDict, kind: Kind) -> Ask:
         keep=bool(config.get("keep", False)),
         loss=_loss(config),
         may_follow=bool(config.get("may-follow", False)),
+        aside=bool(config.get("aside", False)),
         references={int(str(number)): str(known) for number, known in zip(rounds, fingerprints, strict=True)},
         models={
             int(name.removeprefix(REFERENCE)): arrays_of(record)

@@ -221,7 +221,8 @@ def summary(finished: Finished, ready: Ready) -> dict[str, Any]:
         told = zip(ready.classes, finished.evidence.recalls(), strict=True)
         record["recall"] = {name: found._asdict() for name, found in told}
     if ready.test is not None:
-        record |= evaluate_readout(ready.model, finished.model, finished.outcome.readout, ready.test, ready.classes)
+        about = (ready.model, finished.model, finished.outcome.readout, ready.test, ready.classes)
+        record |= evaluate_readout(*about, finished.earlier)
     return record
 
 
