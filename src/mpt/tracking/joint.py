@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import scipy.linalg
 
 from mpt.core import ClassStatistics, CrossStatistics, NearestClassMean, StatisticsError
 from mpt.core.affine import halves_suffice
@@ -102,7 +103,7 @@ def joined(
         between = {places: views.between[pair] for places, pair in pairs.items() if pair in views.between}
         try:
             whole = joint_covariance(stats, [views.moments[number] for number in rounds], between)
-            return _join(how, current, some, whole, views.departed, outward), rounds
+            return _join(how, current, some, whole, views.departed, outward, problems), rounds
         except StatisticsError as error:
             said = " and ".join(map(str, rounds))
             problems.append(f"the current model and that of round {said} cannot be read together: {error}")
@@ -116,6 +117,7 @@ def _join(
     whole: Floats,
     departed: Sequence[int],
     outward: Sequence[int],
+    problems: list[str],
 ) -> JoinedViews:
     """The readout. Where S_x is no covariance, as its blocks are of different samples, the nearest one is in its place.
 
@@ -124,14 +126,16 @@ def _join(
     try:
         return how.join(current, some, whole, departed, outward)
     except StatisticsError:
-        return how.join(current, some, nearest_covariance(whole, 1 + len(some)), departed, outward)
+        made = how.join(current, some, nearest_covariance(whole, 1 + len(some)), departed, outward)
+        problems.append("joint moments are of fewer vehicles than the statistics: the nearest covariance is in use")
+        return made
 
 
 def nearest_covariance(whole: Floats, views: int) -> Floats:
     """(V d, V d): a symmetric matrix without its negative eigenvalues, each view in units of its mean variance."""
     variances = whole.diagonal().reshape(views, -1).mean(axis=1)
     units = np.repeat(np.sqrt(np.where(variances > 0, variances, 1.0)), len(whole) // views)
-    values, vectors = np.linalg.eigh(whole / np.outer(units, units))
+    values, vectors = scipy.linalg.eigh(whole / np.outer(units, units), driver="evd", check_finite=False)
     made = gram((vectors * np.sqrt(np.maximum(values, 0.0))).T)
     return made * np.outer(units, units)
 
