@@ -32,7 +32,7 @@ from real_images import interval
 from torch import Tensor
 from torch.nn import functional
 
-from mpt.core import ClassStatistics, NearestClassMean
+from mpt.core import ClassStatistics, NearestClassMean, StatisticsError
 from mpt.core.equations import regularize
 from mpt.core.readout import DEFAULT_OUTWARD
 from mpt.core.two_views import DEFAULT_JOINT_RIDGE
@@ -302,6 +302,10 @@ class Aside(MptX):
         state, prototype = super().track(state, context)
         stats, told = context.report(context.request()), context.total(self.aside)
         others = (np.arange(context.num_classes) != context.departed) & (told["counts"] > 0)
+        if others.sum() < 2:
+            raise StatisticsError(
+                "aside: nothing is set aside of two classes, vehicles should have more samples of each"
+            )
         kept, counts = told["sums"][others], told["counts"][others, None]
         new, means = kept / counts, stats.means
         trained = (means[others] * stats.counts[others, None] - kept) / (stats.counts[others, None] - counts)
