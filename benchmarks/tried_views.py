@@ -154,7 +154,17 @@ def table(lines: Iterable[Sequence[str]]) -> None:
     for one in lines:
         found[one[6], one[7]][tuple(one[:KEY])].append([float(value or "nan") for value in one[8:]])
     figures = {row: {run: np.mean(v, axis=0) for run, v in runs.items()} for row, runs in found.items()}
-    heads = ("F1", "less held-out", "less mpt-x", "balanced", "less held-out", "others", "less held-out", "told")
+    heads = (
+        "runs",
+        "F1",
+        "less held-out",
+        "less mpt-x",
+        "balanced",
+        "less held-out",
+        "others",
+        "less held-out",
+        "told",
+    )
     print("| training | row | " + " | ".join(heads) + " |\n" + "|---" * (len(heads) + 2) + "|")
     for (training, row), runs in figures.items():
         means = np.mean(list(runs.values()), axis=0)
@@ -162,7 +172,14 @@ def table(lines: Iterable[Sequence[str]]) -> None:
         gaps = [_gap(runs, base, which) for which in range(3)]
         first = _gap(runs, figures["held-out", "mpt-x"], 0)
         entries = (f"{means[0]:.3f}", gaps[0], first, f"{means[1]:.3f}", gaps[1], f"{means[2]:.3f}", gaps[2])
-        print(f"| {training} | {row} | " + " | ".join(entries) + (f" | {means[3]:.3f} |" if means[3] > -1 else " | |"))
+        told = f"{means[3]:.3f}" if np.isfinite(means[3]) else ""
+        print(f"| {training} | {row} | {len(runs)} | " + " | ".join((*entries, told)) + " |")
+    cells = sorted({run for runs in figures.values() for run in runs})
+    print("\n| F1, balanced accuracy | " + " | ".join(" ".join(cell) for cell in cells) + " |")
+    print("|---" * (len(cells) + 1) + "|")
+    for (training, row), runs in figures.items():
+        shown = [f"{runs[cell][0]:.3f}, {runs[cell][1]:.3f}" if cell in runs else "" for cell in cells]
+        print(f"| {training}: {row} | " + " | ".join(shown) + " |")
 
 
 def _gap(runs: Mapping[Any, Any], base: Mapping[Any, Any], which: int) -> str:
