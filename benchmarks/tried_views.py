@@ -149,29 +149,20 @@ def lines_in(path: Path) -> list[list[str]]:
 
 
 def table(lines: Iterable[Sequence[str]]) -> None:
-    """Means over cells and seeds, and what a row is ahead of the same row of `held-out`, ± half of the 95% interval."""
+    """Means over cells and seeds, and what each row gains, ± half of the 95% interval; then each cell.
+
+    Over the same row of `held-out`; in `held-out`, and where it has no such row, over mpt-x of the same training.
+    """
     found: dict[tuple[str, str], dict[tuple[str, ...], list[list[float]]]] = defaultdict(lambda: defaultdict(list))
     for one in lines:
         found[one[6], one[7]][tuple(one[:KEY])].append([float(value or "nan") for value in one[8:]])
     figures = {row: {run: np.mean(v, axis=0) for run, v in runs.items()} for row, runs in found.items()}
-    heads = (
-        "runs",
-        "F1",
-        "less held-out",
-        "less mpt-x",
-        "balanced",
-        "less held-out",
-        "others",
-        "less held-out",
-        "told",
-    )
-    print("| training | row | " + " | ".join(heads) + " |\n" + "|---" * (len(heads) + 2) + "|")
+    heads = ("training", "row", "runs", "F1", "gain", "balanced accuracy", "gain", "others", "gain", "told")
+    print("| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|")
     for (training, row), runs in figures.items():
         means = np.mean(list(runs.values()), axis=0)
-        base = figures.get(("held-out", row), {}) if training != "held-out" else {}
-        gaps = [_gap(runs, base, which) for which in range(3)]
-        first = _gap(runs, figures["held-out", "mpt-x"], 0)
-        entries = (f"{means[0]:.3f}", gaps[0], first, f"{means[1]:.3f}", gaps[1], f"{means[2]:.3f}", gaps[2])
+        plain = ("held-out", row) if training != "held-out" and ("held-out", row) in figures else (training, "mpt-x")
+        entries = [text for i in range(3) for text in (f"{means[i]:.3f}", _gain(runs, figures[plain], i))]
         told = f"{means[3]:.3f}" if np.isfinite(means[3]) else ""
         print(f"| {training} | {row} | {len(runs)} | " + " | ".join((*entries, told)) + " |")
     cells = sorted({run for runs in figures.values() for run in runs})
@@ -182,7 +173,7 @@ def table(lines: Iterable[Sequence[str]]) -> None:
         print(f"| {training}: {row} | " + " | ".join(shown) + " |")
 
 
-def _gap(runs: Mapping[Any, Any], base: Mapping[Any, Any], which: int) -> str:
+def _gain(runs: Mapping[Any, Any], base: Mapping[Any, Any], which: int) -> str:
     gaps = np.array([runs[run][which] - base[run][which] for run in runs if run in base])
     return f"{gaps.mean():+.3f} ± {interval(gaps):.3f}" if len(gaps) and gaps.any() else ""
 
