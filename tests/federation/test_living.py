@@ -11,6 +11,7 @@ import torch
 
 from mpt.base.errors import MptError
 from mpt.data import load
+from mpt.federation.features import Features
 from mpt.federation.living import CONCENTRATED, Living, row_of, spread
 from mpt.federation.plan import Plan
 from mpt.scenario import PlanError, absent_pairs, concentrated, parking_lot, present_when
@@ -74,7 +75,8 @@ def same(one, other):
     )  # fmt: skip
 
 
-METHODS = ("mpt", "mpt-x", "frozen", "remaining-mean", "oracle-train", "mpt:trained", "fedavg", "live", "fedavg:live")
+OTHERS = ("oracle-train", "mpt:trained", "fedavg", "live", "fedavg:live")
+METHODS = ("mpt", "mpt-x", "mpt-duo", "frozen", "remaining-mean", *OTHERS)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +92,7 @@ def test_rows_agree_before_any_departure(story):
     _, rounds, jobs = story
     for one in rounds[:LEFT]:
         assert len(jobs[one.round]) == 1
-        for name in ("mpt-x", "frozen", "remaining-mean", "oracle-train", "mpt:trained"):
+        for name in ("mpt-x", "mpt-duo", "frozen", "remaining-mean", "oracle-train", "mpt:trained"):
             np.testing.assert_array_equal(one.confusions[name], one.confusions["mpt"])
         np.testing.assert_array_equal(one.confusions["fedavg"], one.confusions["fedavg:live"])
     away = rounds[LEFT]
@@ -139,12 +141,13 @@ def test_the_server_decides_and_the_truth_is_the_same_for_all_rows(story):
 def test_reports_are_counted_in_bytes(story):
     one, rounds, _ = story
     tracked = {row.name for row in one.rows if row.kind == "tracked"}
-    assert tracked == {"mpt", "mpt-x", "frozen", "remaining-mean", "mpt:trained"}
+    assert tracked == {"mpt", "mpt-x", "mpt-duo", "frozen", "remaining-mean", "mpt:trained"}
     for now in rounds:
         assert now.bytes_up.keys() == tracked
         assert now.state_bytes > 0
     assert rounds[2].bytes_up["mpt-x"] == rounds[2].bytes_up["mpt"] > rounds[3].bytes_up["mpt"]
     assert rounds[4].bytes_up["mpt-x"] > 2 * rounds[4].bytes_up["mpt"]
+    assert rounds[4].bytes_up["mpt-duo"] > 1.4 * rounds[4].bytes_up["mpt-x"]
 
 
 @pytest.mark.slow(minutes=0.1)
@@ -154,6 +157,26 @@ def test_the_same_seed_gives_the_same_rounds_whatever_other_rows_there_are(digit
         same(one, other)
     other = next(living(digits, methods=("mpt",), seed=1).rounds())
     assert not np.array_equal(other.confusions["mpt"], rounds[0].confusions["mpt"])
+
+
+@pytest.mark.slow(minutes=0.1)
+def test_two_departures_are_read_with_two_earlier_models(digits):
+    """Each with the test samples' features under its own departure-time model."""
+    presence = parking_lot(6, 7, {0: 2, 1: 4})
+    shares = concentrated(6, 10, {RARE: 0, 3: 1}, 0.2)
+    one, views = living(digits, presence, ("mpt-x", "mpt-duo"), shares=shares), []
+    confusions = Features.confusions
+
+    def counted(self, readouts, before=()):
+        views.extend(len(before) for readout in readouts if hasattr(readout, "views"))
+        return confusions(self, readouts, before)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Features, "confusions", counted)
+        rounds = list(one.rounds())
+    assert rounds[-1].tracked == tuple(sorted((RARE, 3)))
+    assert views == [1, 1, 2, 2]
+    assert not np.array_equal(rounds[-1].confusions["mpt-duo"], rounds[-1].confusions["mpt-x"])
 
 
 def test_the_silent_neither_train_nor_report(digits):

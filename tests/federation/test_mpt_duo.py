@@ -114,13 +114,14 @@ def test_a_fleet_runs_it_but_not_what_knows_the_departed_samples():
             find_on_fleet(name)
 
 
-@pytest.mark.parametrize("name", ["mpt-duo", "live:duo"])
-def test_a_scenario_says_that_its_rows_read_one_model(name):
-    with pytest.raises(PlanError, match="reads the features of two models together"):
+@pytest.mark.parametrize("name", ["oracle-train:duo", "live:duo"])
+def test_a_scenario_has_no_rows_to_compare_it_with(name):
+    assert row_of("mpt-duo").kind == "tracked"
+    with pytest.raises(PlanError, match="is there to compare mpt-duo with"):
         row_of(name)
 
 
 def test_a_readout_of_two_views_needs_both(whole):
     readout = rows_of(whole, "mpt-duo")[5].applied
-    with pytest.raises(MethodError, match="takes features of 2 models, there is one model here"):
-        side_by_side(readout, np.zeros((2, 4)), None)
+    with pytest.raises(MethodError, match="takes features of 2 models, should be of the 1 here"):
+        side_by_side(readout, np.zeros((2, 4)), ())

@@ -138,7 +138,8 @@ def observe(make: Make, world: World, *, isolated: bool = False, resumed: bool =
         before = stored if number == PLAN.depart_at else before
         training = method.training
         mine = views(world.presence, number, {training: stored}, {} if before is None else {training: before})
-        watched: Any = Observed(make, method, seen, partial(side_by_side, test=stored.test, before=before), isolated)
+        earlier = () if before is None else (before,)
+        watched: Any = Observed(make, method, seen, partial(side_by_side, test=stored.test, before=earlier), isolated)
         _, states, anchors = evaluate(PLAN, number, [watched], mine, states, anchors)
         if resumed:
             states, method = _written_and_read(number, states), make()

@@ -65,8 +65,8 @@ class Embedding(Protocol):
         """The head's weight (C, d) and bias (C,)."""
         ...
 
-    def confusions(self, readouts: Sequence[Readout], before: "Embedding | None" = None) -> list[Ints]:
-        """(C, C) each: the test samples by label and prediction; `before` for readouts that take two views."""
+    def confusions(self, readouts: Sequence[Readout], before: "Sequence[Embedding]" = ()) -> list[Ints]:
+        """(C, C) each: the test samples by label and prediction; `before` for readouts that take several views."""
         ...
 
 
@@ -180,8 +180,8 @@ class Features:
         tensors = self.model.tensors
         return _array(tensors["head.weight"].double()), _array(tensors["head.bias"].double())
 
-    def confusions(self, readouts: Sequence[Readout], before: Embedding | None = None) -> list[Ints]:
-        """(C, C) each: the test samples by label and prediction; `before` for readouts that take two views.
+    def confusions(self, readouts: Sequence[Readout], before: Sequence[Embedding] = ()) -> list[Ints]:
+        """(C, C) each: the test samples by label and prediction; `before` for readouts that take several views.
 
         On a GPU those with `to_linear` are applied there, as many in one product as its memory may hold.
         """
@@ -195,7 +195,7 @@ class Features:
             for readout, there in zip(readouts, on_device, strict=True)
         ]
 
-    def _confusion(self, readout: Readout, before: Embedding | None) -> Ints:
+    def _confusion(self, readout: Readout, before: Sequence[Embedding]) -> Ints:
         labels, num_classes = self.federation.dataset.test.labels, self.federation.dataset.num_classes
         predicted = predictions(readout, side_by_side(readout, self.test, before), num_classes)
         return confusion_matrix(predicted, labels, num_classes)

@@ -26,6 +26,7 @@ from mpt.federation.partition import CONCENTRATED, Partition
 from mpt.federation.plan import Plan
 from mpt.federation.set_aside import SetAside, split
 from mpt.federation.state import Handle, Model
+from mpt.federation.stored import views_of
 from mpt.learning import Samples, numpy_generator
 from mpt.learning.losses import find_loss
 from mpt.methods import find_method, find_part, find_training
@@ -295,7 +296,9 @@ class Living:
             ask=ask,
         )
         kept = self._kept.get(tracker.settings.method, {}) | {number: features}
-        self._kept[tracker.settings.method] = {r: kept[r] for r in tracker.models_needed if r in kept}
+        self._kept[tracker.settings.method] = {
+            r: kept[r] for r in {*tracker.models_needed, *outcome.references} if r in kept
+        }
         return outcome, size
 
     def _answer(self, tracker: Tracker, question: Question | Further, vehicle: int, features: Features) -> bytes:
@@ -323,7 +326,12 @@ class Living:
             with few_threads(self._ground.model.dim):
                 made = {row.name: self._readout(row, number, one, outcomes) for row in mine}
             known = {name: readout for name, readout in made.items() if readout is not None}
-            found |= dict(zip(known, one.confusions(list(known.values())), strict=True))
+            joined = {name: outcomes[name].references for name, readout in known.items() if views_of(readout) > 1}
+            plain = [name for name in known if name not in joined]
+            found |= dict(zip(plain, one.confusions([known[name] for name in plain]), strict=True))
+            for name, rounds in joined.items():
+                before = [self._kept[self.trackers[name].settings.method][number] for number in rounds]
+                (found[name],) = one.confusions([known[name]], before)
         return {row.name: found[row.name] for row in self.rows if row.name in found}
 
     def _readout(self, row: Row, number: int, features: Features, outcomes: Mapping[str, Outcome]) -> Readout | None:
@@ -369,14 +377,15 @@ def row_of(name: str) -> Row:
     """What a row of that name is in a living federation.
 
     Raises:
-        PlanError: the method stops training at the departure, of which there may be several here, or reads two models.
+        PlanError: the method stops training at the departure, of which there may be several here, or is there to
+            compare two models with.
     """
     method = find_method(name)
     training = find_training(method.training)
     if training.stops:
         raise PlanError(f"methods: {name} stops training at the departure, of which a scenario has several")
-    if isinstance(method, MptDuo):
-        raise PlanError(f"methods: {name} reads the features of two models together, a scenario's rows read one's")
+    if isinstance(method, MptDuo) and (method.knows == "train" or not training.departs):
+        raise PlanError(f"methods: {name} is there to compare mpt-duo with, in a run with one departure")
     if isinstance(method, SoftmaxHead):
         return Row(method.name, method.training, "head")
     if not training.departs:

@@ -42,15 +42,14 @@ def views_of(readout: Readout) -> int:
     return int(getattr(readout, "views", 1))
 
 
-def side_by_side(readout: Readout, test: Floats, before: TestFeatures | None) -> Floats:
-    """(N, d) or (N, 2 d): the test samples as a readout takes them, some under the departure-time model too."""
+def side_by_side(readout: Readout, test: Floats, before: Sequence[TestFeatures]) -> Floats:
+    """(N, d), or (N, V d): the test samples as a readout takes them, some under departure-time models too."""
     views, name = views_of(readout), type(readout).__name__
     if views == 1:
         return test
-    if views > 2 or before is None:
-        there = "one model" if before is None else "two models"
-        raise MethodError(f"readout: {name} takes features of {views} models, there is {there} here")
-    return np.concatenate([test, before.test], axis=1)
+    if views != 1 + len(before):
+        raise MethodError(f"readout: {name} takes features of {views} models, should be of the {1 + len(before)} here")
+    return np.concatenate([test, *(one.test for one in before)], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +88,8 @@ class Stored:
         """(n, d): of a vehicle's samples."""
         return self.features[vehicle]
 
-    def confusions(self, readouts: Sequence[Readout], before: TestFeatures | None = None) -> list[Ints]:
-        """(C, C) each: the test samples by label and prediction."""
+    def confusions(self, readouts: Sequence[Readout], before: Sequence[TestFeatures] = ()) -> list[Ints]:
+        """(C, C) each: the test samples by label and prediction; `before` for readouts that take several views."""
         classes = len(self.head[1])
         made = (predictions(r, side_by_side(r, self.test, before), classes) for r in readouts)
         return [confusion_matrix(predicted, self.test_labels, classes) for predicted in made]

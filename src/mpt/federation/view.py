@@ -94,7 +94,7 @@ class ServerView:
 
     def confusions(self, readouts: Sequence[Readout]) -> list[Ints]:
         """(C, C) each: the test samples by label and prediction; some are asked under the departure-time model too."""
-        return self.features.confusions(readouts, self.before)
+        return self.features.confusions(readouts, () if self.before is None else (self.before,))
 
     def honest(self, liars: Collection[int]) -> dict[int, ClassStatistics]:
         """What the vehicles that do not lie report, with the scatter."""
