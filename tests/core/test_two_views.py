@@ -13,6 +13,7 @@ from mpt.core.two_views import (
     JoinedViews,
     join_views,
     joint_covariance,
+    joint_ridge,
     kept_views,
     own_distance,
     unit_weights,
@@ -258,3 +259,12 @@ def test_views_that_do_not_fit_are_refused():
     means[RARE] = np.nan
     with pytest.raises(StatisticsError, match="should be measured at its departure"):
         EarlierView(15, (RARE,), means)
+
+
+def test_few_samples_have_a_larger_ridge():
+    many, few = (World(per_class=n) for n in (4000, 40))
+    crosses = [w.cross(w.z, w.h) for w in (many, few)]
+    assert joint_ridge(crosses[:1]) == 0.01
+    assert joint_ridge(crosses[1:]) == pytest.approx(0.1 * 2 * D / ((C - 1) * 39))
+    assert joint_ridge([crosses[1]] * 2) == pytest.approx(0.1 * 3 * D / ((C - 1) * 39))
+    assert joint_ridge(crosses[1:], least=0.5) == 0.5

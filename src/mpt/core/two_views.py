@@ -33,6 +33,9 @@ MOST_EARLIER = 2
 DEFAULT_JOINT_RIDGE = 0.01
 """lambda of Eq. (D3). Smaller than `DEFAULT_COV_RIDGE`: there it hides what one view tells beyond the other."""
 
+FEW_RIDGE = 0.1
+"""Times V d / N: lambda of Eq. (D3) where that is more. With few samples the other classes pay for a smaller one."""
+
 Joining = Literal["joint", "sum"]
 """By Eq. (D3) or by Eq. (D4)."""
 
@@ -165,6 +168,12 @@ def joint_covariance(
             rows, columns = slice((v + 1) * d, (v + 2) * d), slice((w + 1) * d, (w + 2) * d)
             whole[rows, columns], whole[columns, rows] = block, block.T
     return check.read_only((whole + whole.T) / 2)
+
+
+def joint_ridge(crosses: Sequence[CrossStatistics], least: float = DEFAULT_JOINT_RIDGE) -> float:
+    """lambda of Eq. (D3): max(`least`, 0.1 V d / N), V d dimensions learnt from N samples beyond their means."""
+    samples = min(_freedom(cross) for cross in crosses)
+    return max(least, FEW_RIDGE * (1 + len(crosses)) * crosses[0].dim / max(samples, 1))
 
 
 def unit_weights(num_classes: int, left_out: Iterable[int]) -> Floats:
@@ -335,7 +344,7 @@ def join_views(
         departed: the classes that the earlier views are asked for.
         joining: which of the two.
         share: b of Eq. (D4), from 0 to 1.
-        ridge: lambda of Eq. (D3), and of S~ in Eq. (D4).
+        ridge: lambda of Eq. (D3), as `joint_ridge` has it, and of S~ in Eq. (D4).
         outward: whether the departed classes are read out further out, by Eq. (X10): under the current model where it
             decides alone, and among the views side by side; further out in one view, they would contradict the other.
             Or which of them are.

@@ -229,11 +229,15 @@ class JoiningMethod(FleetMethod, Protocol):
         self,
         current: NearestClassMean,
         earlier: Sequence[EarlierView],
+        crosses: Sequence[CrossStatistics],
         covariance: Floats,
         departed: Sequence[int],
         outward: Sequence[int],
     ) -> JoinedViews:
-        """The readout, given S_x of Eq. (D2): (V d, V d); `outward` are those of the departed classes for Eq. (X10)."""
+        """The readout, given S_x of Eq. (D2), (V d, V d), and the joint moments that it is from.
+
+        `outward` are those of the departed classes for Eq. (X10).
+        """
         ...
 
 

@@ -14,6 +14,7 @@ from mpt.core.two_views import (
     Joining,
     join_views,
     joint_covariance,
+    joint_ridge,
     unit_weights,
 )
 from mpt.core.validation import Floats
@@ -109,15 +110,15 @@ class MptDuo:
         current = NearestClassMean(prototypes, stats.shared_covariance, cov_ridge=self.cov_ridge)
         static, cross = self._moments(state, stats, context)
         gone = (context.departed,)
-        made = self.join(
-            current, (state.view,), joint_covariance(stats, (cross,)), gone, gone if self.knows == "mpt-x" else ()
-        )
+        outward, whole = gone if self.knows == "mpt-x" else (), joint_covariance(stats, (cross,))
+        made = self.join(current, (state.view,), (cross,), whole, gone, outward)
         return replace(state, tracked=tracked, static=static), made
 
     def join(
         self,
         current: NearestClassMean,
         earlier: Sequence[EarlierView],
+        crosses: Sequence[CrossStatistics],
         covariance: Floats,
         departed: Sequence[int],
         outward: Sequence[int],
@@ -130,7 +131,7 @@ class MptDuo:
             departed=departed,
             joining=self.joining,
             share=self.share,
-            ridge=self.joint_ridge if self.joining == "joint" else self.cov_ridge,
+            ridge=joint_ridge(crosses, self.joint_ridge) if self.joining == "joint" else self.cov_ridge,
             outward=outward if self.outward else False,
         )
 

@@ -102,8 +102,9 @@ def joined(
         pairs = {(v, w): (rounds[v], rounds[w]) for w in range(len(some)) for v in range(w)}
         between = {places: views.between[pair] for places, pair in pairs.items() if pair in views.between}
         try:
-            whole = joint_covariance(stats, [views.moments[number] for number in rounds], between)
-            return _join(how, current, some, whole, views.departed, outward, problems), rounds
+            moments = [views.moments[number] for number in rounds]
+            given = current, some, moments, joint_covariance(stats, moments, between)
+            return _join(how, given, views.departed, outward, problems), rounds
         except StatisticsError as error:
             said = " and ".join(map(str, rounds))
             problems.append(f"the current model and that of round {said} cannot be read together: {error}")
@@ -112,9 +113,7 @@ def joined(
 
 def _join(
     how: JoiningMethod,
-    current: NearestClassMean,
-    some: Sequence[EarlierView],
-    whole: Floats,
+    given: tuple[NearestClassMean, Sequence[EarlierView], Sequence[CrossStatistics], Floats],
     departed: Sequence[int],
     outward: Sequence[int],
     problems: list[str],
@@ -124,9 +123,10 @@ def _join(
     S_h is of all vehicles, S_zh of those that have the earlier model, and what the gate has cut differs, too.
     """
     try:
-        return how.join(current, some, whole, departed, outward)
+        return how.join(*given, departed, outward)
     except StatisticsError:
-        made = how.join(current, some, nearest_covariance(whole, 1 + len(some)), departed, outward)
+        current, some, moments, whole = given
+        made = how.join(current, some, moments, nearest_covariance(whole, 1 + len(some)), departed, outward)
         problems.append("joint moments are of fewer vehicles than the statistics: the nearest covariance is in use")
         return made
 
