@@ -262,9 +262,9 @@ def test_views_that_do_not_fit_are_refused():
 
 
 def test_few_samples_have_a_larger_ridge():
-    many, few = (World(per_class=n) for n in (4000, 40))
+    many, few = (World(per_class=n) for n in (400, 5))
     crosses = [w.cross(w.z, w.h) for w in (many, few)]
     assert joint_ridge(crosses[:1]) == 0.01
-    assert joint_ridge(crosses[1:]) == pytest.approx(0.1 * 2 * D / ((C - 1) * 39))
-    assert joint_ridge([crosses[1]] * 2) == pytest.approx(0.1 * 3 * D / ((C - 1) * 39))
+    assert joint_ridge(crosses[1:]) == pytest.approx(0.1 * 2 * D / ((C - 1) * 4))
+    assert joint_ridge([crosses[1]] * 2) == pytest.approx(0.1 * 3 * D / ((C - 1) * 4))
     assert joint_ridge(crosses[1:], least=0.5) == 0.5
