@@ -62,7 +62,7 @@ def heard(
         there, found = 0, joint.get(view.round)
         counted = np.delete(stats.counts, sorted({*stats.watched, *tracked})).sum()
         if found is not None:
-            there, counted = (int(one.counts[found.weights > 0].sum()) for one in (found, stats))
+            there, counted = (_counted(one, found.weights) for one in (found, stats))
         if found is not None and there >= ENOUGH * counted:
             moments[view.round] = found
         else:
@@ -104,7 +104,8 @@ def joined(
         try:
             moments = [views.moments[number] for number in rounds]
             given = current, some, moments, joint_covariance(stats, moments, between)
-            return _join(how, given, views.departed, outward, problems), rounds
+            fewer = any(_counted(one, one.weights) < _counted(stats, one.weights) for one in moments)
+            return _join(how, given, views.departed, outward, problems if fewer else []), rounds
         except StatisticsError as error:
             said = " and ".join(map(str, rounds))
             problems.append(f"the current model and that of round {said} cannot be read together: {error}")
@@ -120,7 +121,7 @@ def _join(
 ) -> JoinedViews:
     """The readout. Where S_x is no covariance, as its blocks are of different samples, the nearest one is in its place.
 
-    S_h is of all vehicles, S_zh of those that have the earlier model, and what the gate has cut differs, too.
+    S_h is of all vehicles, S_zh of those that have the earlier model; rounding and the gate leave differences, too.
     """
     try:
         return how.join(*given, departed, outward)
@@ -129,6 +130,11 @@ def _join(
         made = how.join(current, some, moments, nearest_covariance(whole, 1 + len(some)), departed, outward)
         problems.append("joint moments are of fewer vehicles than the statistics: the nearest covariance is in use")
         return made
+
+
+def _counted(sums: ClassStatistics | CrossStatistics, weights: Floats) -> int:
+    """How many samples there are of classes with a weight (C,)."""
+    return int(sums.counts[weights > 0].sum())
 
 
 def nearest_covariance(whole: Floats, views: int) -> Floats:

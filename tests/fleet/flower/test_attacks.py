@@ -46,7 +46,7 @@ SETTINGS: dict[str, Any] = {
     "deadline": DEADLINE,
     "quorum": 0.75,
     "tail": 0.5,
-    "tail_seconds": 3.0,
+    "tail_seconds": 20.0,
     "min_vehicles": 2,
     "grace": 20,
 }
