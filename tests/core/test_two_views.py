@@ -268,3 +268,41 @@ def test_few_samples_have_a_larger_ridge():
     assert joint_ridge(crosses[1:]) == pytest.approx(0.1 * 2 * D / ((C - 1) * 4))
     assert joint_ridge([crosses[1]] * 2) == pytest.approx(0.1 * 3 * D / ((C - 1) * 4))
     assert joint_ridge(crosses[1:], least=0.5) == 0.5
+
+
+def test_blocks_of_different_samples_are_read_by_the_nearest_covariance():
+    """S_h of 12 samples, the rest of 6 of them: directions of less than no variance count as if they had none."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((12, 2 * D)) * np.repeat([1.0, 100.0], D)
+    whole, part = rows.T @ rows / 12, rows[:6].T @ rows[:6] / 6
+    mixed = whole.copy()
+    mixed[D:], mixed[:, D:] = part[D:], part[:, D:]
+    means = rng.standard_normal((C, 2 * D)) * np.repeat([1.0, 100.0], D)
+    current = NearestClassMean(means[:, :D], mixed[:D, :D])
+    view = EarlierView(0, (RARE,), means[:, D:])
+    units = np.repeat([np.sqrt(np.trace(mixed[:D, :D]) / D), np.sqrt(np.trace(mixed[D:, D:]) / D)], D)
+    values, vectors = np.linalg.eigh(mixed / np.outer(units, units))
+    for ridge in (-0.5 * values[0], -1.0001 * values[0], -2 * values[0], -9 * values[0]):
+        made = join_views(current, [view], mixed, departed=RARE, ridge=ridge, outward=False)
+        np.testing.assert_allclose(made.joined.covariance, (vectors * np.maximum(values, 0)) @ vectors.T, atol=1e-9)
+    kept = join_views(current, [view], mixed, departed=RARE, ridge=-11 * values[0], outward=False)
+    np.testing.assert_allclose(kept.joined.covariance, mixed / np.outer(units, units), atol=1e-12)
+
+
+def test_a_direction_of_negative_variance_never_counts_for_more_than_one_of_none():
+    """What a liar could aim at: an eigenvalue next to -lambda, along which distances would have no bound."""
+    covariance = np.eye(2 * D)
+    covariance[0, D] = covariance[D, 0] = 1.00999
+    means = np.random.default_rng(0).standard_normal((C, 2 * D))
+    current, view = NearestClassMean(means[:, :D], np.eye(D)), EarlierView(0, (RARE,), means[:, D:])
+    weight, _ = join_views(current, [view], covariance, departed=RARE, ridge=0.01, outward=False).joined.to_linear()
+    along = np.zeros(2 * D)
+    along[[0, D]] = 0.5**0.5, -(0.5**0.5)
+    assert np.abs((weight - weight[0]) @ along).max() <= 1.01 * np.abs((means - means[0]) @ along).max() / 0.01
+
+
+def test_a_view_without_a_class_knows_nothing_of_it():
+    view = EarlierView(3, (RARE, 4), np.arange(C * D, dtype=float).reshape(C, D))
+    made = view.without([RARE])
+    assert (made.round, made.departed, np.flatnonzero(~made.known).tolist()) == (3, (4,), [RARE])
+    assert view.known.all()

@@ -54,9 +54,10 @@ def test_the_models_are_those_of_the_reference_loop(doubles, name, changed):
     made, settings = model(name).double(), TrainingSettings(**{"epochs": 1, "batch_size": 8, "lr": 0.05, **changed})
     start = {key: tensor.clone() for key, tensor in made.state_dict().items()}
     work, trainer = jobs(start, settings), StackedTrainer("float32", most=3)
-    for again in range(2 if name in ("cnn3", "vit-tiny") else 1):
+    for again in range(2):
         if again:
-            work = [replace(job, settings=replace(settings, lr=0.01), round=2) for job in work]
+            some = work if name in ("cnn3", "vit-tiny") else work[2:4]
+            work = [replace(job, settings=replace(settings, lr=0.01), round=2) for job in some]
         for left, right in zip(trainer(made, work), train_plain(made, work), strict=True):
             assert left.keys() == right.keys()
             assert furthest(left, right, start) < 1e-12

@@ -115,34 +115,54 @@ def test_test_samples_of_the_servers_own_go_through_both_models(digits, calm):
 
 def test_bytes_count_what_joint_moments_add(digits, calm):
     """Beside the same rounds of mpt-x, in which models and statistics are the same."""
-    added = []
 
-    def watched(vehicle):
-        def answer(ask: Ask):
-            reply = vehicle.answer(ask)
-            if ask.kind == "report" and ask.round == 4:
-                reported, moments, _ = parts(reply.answer)
-                without = {key: part for key, part in moments.items() if key < JOINT}
-                assert len(without) < len(moments)
-                added.append(len(reply.answer) - len(packed(reported, without)))
-            return reply
+    def played(method):
+        added, counted, vehicles = [], [], new_vehicles(digits)
 
-        return answer
+        def watched(vehicle):
+            def answer(ask: Ask):
+                reply = vehicle.answer(ask)
+                if ask.kind == "report" and ask.round == 4:
+                    reported, moments, _ = parts(reply.answer)
+                    without = {key: part for key, part in moments.items() if key < JOINT}
+                    added.append(len(reply.answer) - len(packed(reported, without)))
+                if ask.kind == "evaluate" and ask.round == 4:
+                    counted.append(len(reply.answer))
+                return reply
 
-    vehicles = new_vehicles(digits)
-    changed = {f"_{v.name}": watched(v) for v in vehicles[:OWNER]}
-    duo = list(server(digits, everybody(vehicles, **changed)).rounds(4))
-    plain = list(server(digits, everybody(new_vehicles(digits)), "mpt-x").rounds(4))
+            return answer
+
+        changed = {f"_{v.name}": watched(v) for v in vehicles[:OWNER]}
+        return list(server(digits, everybody(vehicles, **changed), method).rounds(4)), added, sum(counted)
+
+    (duo, added, evidence), (plain, nothing, less) = played("mpt-duo"), played("mpt-x")
     for one, other in zip(duo, plain, strict=True):
         np.testing.assert_array_equal(one.outcome.prototypes, other.outcome.prototypes)
-    counted = [one.evidence.to_bytes() for one in (duo[3], plain[3])]
-    evaluated = duo[3].bytes_up - plain[3].bytes_up - sum(added)
-    assert len(added) == OWNER
-    assert abs(evaluated) <= 16 * OWNER * max(map(len, counted)), "counts of cells that differ"
+    assert (len(added), nothing) == (OWNER, [0] * OWNER)
+    assert duo[3].bytes_up - plain[3].bytes_up == sum(added) + evidence - less
     assert [one.bytes_up for one in duo[:2]] == [one.bytes_up for one in plain[:2]]
     assert [one.bytes_down for one in duo[:2]] == [one.bytes_down for one in plain[:2]]
     d, classes = 128, digits.num_classes
     assert max(added) < 2 * d * d + 4 * (2 * classes * d + d * (d + 1) // 2) + 200
+
+
+def test_features_of_validation_samples_are_kept_only_where_they_are_asked_for(digits):
+    asked = {}
+    for every in (0, 3):
+        policy = replace(POLICY, evaluate_every=every)
+
+        def recording(vehicle, every=every):
+            def answer(ask):
+                asked.setdefault(every, set()).add((ask.kind, ask.aside))
+                return vehicle.answer(ask)
+
+            return answer
+
+        vehicles = new_vehicles(digits)
+        last = list(server(digits, everybody(vehicles, _1=recording(vehicles[1])), policy=policy).rounds(3))[-1]
+        assert last.outcome.references == (2,)
+    assert asked[0] == {("train", False), ("report", False)}
+    assert asked[3] == {("train", False), ("report", True), ("evaluate", True)}
 
 
 def test_one_that_forgets_and_one_that_joins_late_get_the_model(digits):

@@ -40,6 +40,13 @@ def test_without_the_earlier_features_the_current_view_decides_alone_and_says_so
     assert Evidence.from_bytes(both.to_bytes(), C) == both
 
 
+def test_a_request_of_one_view_has_no_answer_of_the_current_view_alone():
+    plain = EvaluationRequest(5, *CURRENT)
+    assert plain.read(plain.answer(H, LABELS)).alone == 0
+    with pytest.raises(StatisticsError, match="of the current view alone, but there is no other one"):
+        plain.read(REQUEST.answer(H, LABELS))
+
+
 def test_bytes_come_back_and_those_of_one_view_are_as_they_were():
     assert EvaluationRequest.from_bytes(REQUEST.to_bytes()) == REQUEST
     plain = EvaluationRequest(5, *CURRENT)

@@ -9,7 +9,6 @@ import mpt
 from mpt.core.two_views import EarlierView, JoinedViews, join_views, joint_covariance, unit_weights
 from mpt.fleet import Tracker
 from mpt.protocol.question import JOINT, Question, packed, parts
-from mpt.tracking.joint import nearest_covariance
 from mpt.tracking.prototypes import readout_of
 from tests.tracking.fleets import RARE, C, tracker, whats
 from tests.tracking.lies import ALL, STAYING, World, fleet_of
@@ -218,22 +217,6 @@ def test_vehicles_of_an_earlier_release_answer_it_and_mpt_x_asks_as_before():
     assert alone.to_bytes() == other.to_bytes()
     assert question.to_bytes()[4] == other.to_bytes()[4] == 1
     assert Question.from_bytes(question.to_bytes()) == question
-
-
-def test_blocks_of_different_samples_give_the_nearest_covariance():
-    """Its blocks are right, but for what two samplings of one covariance differ by."""
-    rng = np.random.default_rng(0)
-    rows = rng.standard_normal((12, 8)) * np.repeat([1.0, 100.0], 4)
-    there = rows[:6].T @ rows[:6] / 6
-    whole = rows.T @ rows / 12
-    np.testing.assert_allclose(nearest_covariance(whole, 2), whole, atol=1e-9 * np.abs(whole).max())
-    mixed = whole.copy()
-    mixed[4:, :], mixed[:, 4:] = there[4:, :], there[:, 4:]
-    scaled = mixed / np.outer(np.repeat([1, 100], 4), np.repeat([1, 100], 4))
-    assert np.linalg.eigvalsh(scaled).min() < -1e-2
-    made = nearest_covariance(mixed, 2)
-    assert np.linalg.eigvalsh(made / np.outer(np.repeat([1, 100], 4), np.repeat([1, 100], 4))).min() > -1e-9
-    assert np.trace(mixed - made) < 0
 
 
 def test_a_third_departure_shares_a_model_and_the_view_speaks_about_its_class_too():

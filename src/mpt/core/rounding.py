@@ -120,11 +120,11 @@ def projection_rounding(squares: Floats, whole: Floats) -> Floats:
     return np.where(squares <= _PROJECTED * whole, 0.0, squares)
 
 
-def positive_part(matrix: Floats, name: str) -> Floats:
-    """The nearest matrix (d, d) without negative eigenvalues; `StatisticsError` where that is not near."""
+def positive_part(matrix: Floats, name: str, most: float = _NEGATIVE) -> Floats:
+    """The nearest matrix (d, d) without negative eigenvalues; `StatisticsError` where one is below -`most` traces."""
     size = abs(float(np.trace(matrix))) or 1.0
     values, vectors = scipy.linalg.eigh(matrix / size, driver="evd", check_finite=False)
-    if values[0] < -_NEGATIVE:
+    if values[0] < -most:
         raise StatisticsError(
             f"{name}: not positive semi-definite, an eigenvalue is {values[0]:.1g} times the trace, "
             "should be those of a covariance"

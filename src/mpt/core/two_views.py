@@ -3,12 +3,13 @@ r"""Two views: what departure-time models still know, read beside the current on
 Notation: h is a sample's feature under the current model, z the same sample's under the model of a departure's round,
 an *earlier view*, in which the departed class's prototype is exact for ever. S_h and S_z are the pooled within-class
 covariances, S_zh the pooled within-class moments of both, all W / (N - K) of the classes that are measured, from sums.
-x = [h, z] are the views side by side, the current one first.
+x = [h, z] are the views side by side, the current one first. What is known of earlier views, and Eq. (D2), are in
+`mpt.core.views`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -18,105 +19,47 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from mpt.core import validation as check
-from mpt.core.cross import CrossStatistics
 from mpt.core.equations import DEFAULT_COV_RIDGE, regularize
 from mpt.core.errors import StatisticsError
 from mpt.core.linalg import dot
 from mpt.core.readout import NearestClassMean
-from mpt.core.statistics import ClassStatistics
+from mpt.core.rounding import positive_part
 from mpt.core.validation import Floats, Ints
 from mpt.core.value import Value
+from mpt.core.views import (
+    DEFAULT_JOINT_RIDGE,
+    MOST_EARLIER,
+    EarlierView,
+    joint_covariance,
+    joint_ridge,
+    kept_views,
+    separate_covariances,
+    unit_weights,
+)
 
-MOST_EARLIER = 2
-"""Earlier views at a time: each is a model on every vehicle, and a forward pass for every image."""
+__all__ = [
+    "DEFAULT_JOINT_RIDGE",
+    "MOST_EARLIER",
+    "EarlierView",
+    "JoinedViews",
+    "Joining",
+    "decide",
+    "join_views",
+    "joint_covariance",
+    "joint_ridge",
+    "kept_views",
+    "own_distance",
+    "separate_covariances",
+    "unit_weights",
+]
 
-DEFAULT_JOINT_RIDGE = 0.01
-"""lambda of Eq. (D3). Smaller than `DEFAULT_COV_RIDGE`: there it hides what one view tells beyond the other."""
-
-FEW_RIDGE = 0.1
-"""Times V d / N: lambda of Eq. (D3) where that is more. With few samples the other classes pay for a smaller one."""
+_HELD = 0.1
+"""Of lambda: an eigenvalue of S_x may be so far below zero. Nearer to -lambda, it would count without a bound."""
 
 Joining = Literal["joint", "sum"]
 """By Eq. (D3) or by Eq. (D4)."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class EarlierView(Value):
-    """What is known of the classes under the model of a departure's round; nothing of it changes.
-
-    Attributes:
-        round: of the departure, whose global model it is.
-        departed: the classes that departed then.
-        prototypes: (C, d), as measured in that round; of a class that had departed earlier, where it was tracked to;
-            a row of NaN for a class that nobody had: the view does not know it.
-    """
-
-    round: int
-    departed: tuple[int, ...]
-    prototypes: Floats
-
-    def __post_init__(self) -> None:
-        given = check.as_array(self.prototypes, "prototypes")
-        check.check_shape(given, "prototypes", (None, None))
-        prototypes = np.array(given, dtype=np.float64)
-        missing = np.asarray(np.isnan(prototypes).all(axis=1))
-        check.check_finite(np.where(missing[:, None], 0.0, prototypes), "prototypes")
-        departed = tuple(sorted(check.as_classes(self.departed, "departed", len(prototypes))))
-        if missing[list(departed)].any():
-            raise StatisticsError(
-                f"prototypes: departed class {departed} has none, should be measured at its departure"
-            )
-        object.__setattr__(self, "round", check.as_int(self.round, "round", least=0))
-        object.__setattr__(self, "departed", departed)
-        object.__setattr__(self, "prototypes", check.read_only(prototypes))
-
-    @classmethod
-    def of(
-        cls,
-        stats: ClassStatistics,
-        departed: int | Iterable[int],
-        round: int,
-        tracked: Mapping[int, ArrayLike] | None = None,
-    ) -> EarlierView:
-        """From the last statistics with the departing vehicle.
-
-        Args:
-            stats: of all vehicles.
-            departed: the class or classes that depart.
-            round: of these statistics.
-            tracked: (d,) by class, where those are now that had departed before.
-        """
-        means = stats.means
-        for c, prototype in (tracked or {}).items():
-            means[c] = check.as_floats(prototype, f"tracked[{c}]", (stats.dim,))
-        classes = check.as_classes(departed, "departed", stats.num_classes)
-        return cls(round, classes, means)
-
-    @property
-    def known(self) -> NDArray[np.bool_]:
-        """(C,): the classes that the view may speak about."""
-        return ~np.isnan(self.prototypes[:, 0])
-
-    def __repr__(self) -> str:
-        return f"<EarlierView: of round {self.round}, departed={self.departed}, knows {self.known.sum()} classes>"
-
-
-def kept_views(
-    views: Sequence[EarlierView], departed: Iterable[int], most: int = MOST_EARLIER
-) -> tuple[EarlierView, ...]:
-    """The views that are kept, in the order of their rounds.
-
-    One goes when none of its classes is departed any more, and the oldest when there are more than `most`. A class
-    whose own view has gone is known to the later ones by where it was tracked to.
-
-    Args:
-        views: those so far, and a new one.
-        departed: the classes that are departed now.
-        most: how many models a vehicle keeps.
-    """
-    gone = set(departed)
-    needed = {view.round: view for view in views if gone.intersection(view.departed)}
-    return tuple(needed[number] for number in sorted(needed))[-most:] if most else ()
+Layer = tuple[Floats, Floats]
+"""weight (C, n) and bias (C,) of a decision: the largest logit decides."""
 
 
 def own_distance(covariance: Floats, cov_ridge: float = DEFAULT_COV_RIDGE) -> float:
@@ -128,59 +71,6 @@ def own_distance(covariance: Floats, cov_ridge: float = DEFAULT_COV_RIDGE) -> fl
     if not covariance.any():
         return float(len(covariance))
     return float(np.trace(scipy.linalg.solve(regularize(covariance, cov_ridge), covariance, assume_a="pos")))
-
-
-def joint_covariance(
-    stats: ClassStatistics,
-    crosses: Sequence[CrossStatistics],
-    between: Mapping[tuple[int, int], CrossStatistics] | None = None,
-) -> Floats:
-    r"""Eq. (D2): the pooled within-class covariance of the views side by side, from sums. (V d, V d)
-
-        S_x = [[S_h, S_zh^T], [S_zh, S_z]],   S_z = W_z / (N - K),   S_zh = W_zh / (N - K),
-
-    W_z and W_zh as `CrossStatistics.within` has them of classes that count alike, S_h as `covariance()` of `stats`.
-    With two earlier views there is a row and a column more, and moments between the two, which never change.
-
-    Args:
-        stats: of the current round, with a scatter.
-        crosses: for each earlier view the cross moments with the current one.
-        between: for views v < w, 0 the first earlier one, cross moments of z_v as `earlier` and of z_w as current.
-    """
-    d, views = stats.dim, 1 + len(crosses)
-    if not 1 <= len(crosses) <= MOST_EARLIER:
-        raise StatisticsError(f"crosses: of {len(crosses)} earlier views, should be of 1 to {MOST_EARLIER}")
-    whole = np.zeros((views * d, views * d))
-    whole[:d, :d] = stats.shared_covariance
-    for v, cross in enumerate(crosses, 1):
-        _check_alike(cross, stats)
-        own, with_current = (moments / _freedom(cross) for moments in cross.within)
-        mine = slice(v * d, (v + 1) * d)
-        whole[mine, mine] = own
-        whole[mine, :d], whole[:d, mine] = with_current, with_current.T
-    for v in range(len(crosses)):
-        for w in range(v + 1, len(crosses)):
-            found = (between or {}).get((v, w))
-            if found is None:
-                raise StatisticsError(f"between: no cross moments of the earlier views {v} and {w}, should be there")
-            _check_alike(found, stats)
-            block = found.within[1] / _freedom(found)
-            rows, columns = slice((v + 1) * d, (v + 2) * d), slice((w + 1) * d, (w + 2) * d)
-            whole[rows, columns], whole[columns, rows] = block, block.T
-    return check.read_only((whole + whole.T) / 2)
-
-
-def joint_ridge(crosses: Sequence[CrossStatistics], least: float = DEFAULT_JOINT_RIDGE) -> float:
-    """lambda of Eq. (D3): max(`least`, 0.1 V d / N), V d dimensions learnt from N samples beyond their means."""
-    samples = min(_freedom(cross) for cross in crosses)
-    return max(least, FEW_RIDGE * (1 + len(crosses)) * crosses[0].dim / max(samples, 1))
-
-
-def unit_weights(num_classes: int, left_out: Iterable[int]) -> Floats:
-    """(C,): of cross moments for Eq. (D2): one for each class, zero for those that are departed or watched."""
-    weights = np.ones(check.as_int(num_classes, "num_classes", least=1))
-    weights[list(check.as_classes(left_out, "left_out", num_classes))] = 0.0
-    return check.read_only(weights)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -233,8 +123,7 @@ class JoinedViews(Value):
 
     def predict(self, features: ArrayLike) -> Ints:
         """The class of each row of `features` (N, V d), as (N,) int64."""
-        rows = self._rows(features)
-        return self._decided(rows, np.ones(len(rows), dtype=bool))
+        return decide(self._layers, self._rows(features))
 
     def cascade(self, features: ArrayLike, limit: float) -> tuple[Ints, NDArray[np.bool_]]:
         """The same where the earlier views are asked only for samples whose `hesitation` is at most `limit`.
@@ -244,7 +133,7 @@ class JoinedViews(Value):
         """
         rows = self._rows(features)
         asked = self.asks(rows[:, : self._dim], limit)
-        return self._decided(rows, asked), asked
+        return decide(self._layers, rows, asked), asked
 
     def asks(self, features: ArrayLike, limit: float) -> NDArray[np.bool_]:
         """(N,): whether the earlier views are asked, given the current one's features (N, d) alone."""
@@ -261,7 +150,7 @@ class JoinedViews(Value):
         """
         return self._gaps(self._current_scores(features))
 
-    def layers(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    def layers(self) -> tuple[Layer, Layer]:
         """The two decisions as linear layers, for deployment.
 
         Returns:
@@ -283,7 +172,7 @@ class JoinedViews(Value):
         return int(self.current.prototypes.shape[1])
 
     @cached_property
-    def _layers(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    def _layers(self) -> tuple[Layer, Layer]:
         return self.layers()
 
     def _rows(self, features: ArrayLike) -> Floats:
@@ -304,12 +193,21 @@ class JoinedViews(Value):
         made: Floats = np.nan_to_num(2 * gaps / self.scale, nan=np.inf, posinf=np.inf)
         return made
 
-    def _decided(self, rows: Floats, asked: NDArray[np.bool_]) -> Ints:
-        predicted: Ints = np.argmax(self._current_scores(rows[:, : self._dim]), axis=1).astype(np.int64)
-        asked = asked & self.known[predicted]
-        weight, bias = self._layers[1]
-        predicted[asked] = np.argmax(dot(rows[asked], weight.T) + bias, axis=1)
-        return predicted
+
+def decide(layers: tuple[Layer, Layer], rows: Floats, asked: NDArray[np.bool_] | None = None) -> Ints:
+    """Rule (D5), given the layers of `JoinedViews.layers`: the class of each row (N, V d), as (N,) int64.
+
+    Args:
+        layers: of the current view alone, and of all views.
+        rows: (N, V d), the current view first.
+        asked: (N,), which rows the earlier views are asked for; None: all.
+    """
+    (weight, bias), (joint, offset) = layers
+    predicted: Ints = np.argmax(dot(rows[:, : weight.shape[1]], weight.T) + bias, axis=1).astype(np.int64)
+    known = np.isfinite(offset)[predicted]
+    known = known if asked is None else known & asked
+    predicted[known] = np.argmax(dot(rows[known], joint.T) + offset, axis=1)
+    return predicted
 
 
 def join_views(
@@ -340,7 +238,7 @@ def join_views(
     Args:
         current: the readout under the current model, the departed classes' prototypes where they are tracked to.
         earlier: the earlier views, one or two.
-        covariance: (V d, V d), S_x of Eq. (D2).
+        covariance: (V d, V d), S_x of Eq. (D2). Where it is no covariance, the nearest one is taken.
         departed: the classes that the earlier views are asked for.
         joining: which of the two.
         share: b of Eq. (D4), from 0 to 1.
@@ -366,6 +264,8 @@ def join_views(
     added = ridge
     if joining == "sum":
         scaled, added = _apart(blocks, units, share, ridge), 0.0
+    elif not _nearly_positive(scaled, ridge):
+        scaled = positive_part(scaled, "covariance", np.inf)
     means = np.concatenate([current.prototypes, *(view.prototypes for view in earlier)], axis=1)
     means = np.where(np.isnan(means).any(axis=1)[:, None], np.nan, means / np.repeat(units, d))
     classes = check.as_classes(departed, "departed", len(means))
@@ -373,6 +273,15 @@ def join_views(
     far = (classes if outward else ()) if isinstance(outward, bool) else tuple(outward)
     joined, alone = joined.outwards(far), current.outwards(far)
     return JoinedViews(alone, joined, units, classes, own_distance(blocks[0], current.cov_ridge) or 1.0)
+
+
+def _nearly_positive(matrix: Floats, ridge: float) -> bool:
+    """Whether no eigenvalue is below zero by more than a tenth of what the ridge adds. The mean variance is 1."""
+    try:
+        scipy.linalg.cholesky(matrix + _HELD * ridge * np.eye(len(matrix)), lower=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def _apart(blocks: Sequence[Floats], units: Floats, share: float, ridge: float) -> Floats:
@@ -384,20 +293,3 @@ def _apart(blocks: Sequence[Floats], units: Floats, share: float, ridge: float) 
         regular = regularize(block, ridge) if block.any() else np.eye(len(block))
         made.append(regular / unit**2 * own_distance(block, ridge) * min(1 / weight if weight else most, most))
     return np.asarray(scipy.linalg.block_diag(*made))
-
-
-def _check_alike(cross: CrossStatistics, stats: ClassStatistics) -> None:
-    if (cross.num_classes, cross.dim) != (stats.num_classes, stats.dim):
-        mine, theirs = f"({cross.num_classes}, {cross.dim})", f"({stats.num_classes}, {stats.dim})"
-        raise StatisticsError(f"cross: (classes, dimension) are {mine}, but those of the statistics are {theirs}")
-    counted = cross.weights[cross.weights > 0]
-    if not counted.size or np.any(counted != 1):
-        raise StatisticsError("cross: classes count differently, should be made with unit_weights")
-    if _freedom(cross) < 1:
-        raise StatisticsError("cross: no more samples than classes, a joint covariance needs more")
-
-
-def _freedom(cross: CrossStatistics) -> int:
-    """N - K, of the classes that count."""
-    counts = cross.counts[cross.weights > 0]
-    return int(counts.sum() - np.count_nonzero(counts))

@@ -40,6 +40,7 @@ class ReferenceModels:
         nodes: Collection[str],
         round: int | None = None,
         more: More | None = None,
+        evaluates: bool = False,
     ) -> Ask:
         """What to report on a new global model; whoever lacks reference models gets them with it.
 
@@ -49,6 +50,7 @@ class ReferenceModels:
             nodes: those that are asked.
             round: its number; default: the one after the tracker's last.
             more: a question that follows another in the same round.
+            evaluates: whether vehicles are ever asked how they recognise validation samples.
         """
         question = tracker.question(round) if more is None else more
         references = {r: fingerprint(self.kept[r]) for r in tracker.models_needed if r in self.kept}
@@ -65,7 +67,7 @@ class ReferenceModels:
             largest_answer=tracker.largest_answer if more is None else more.largest_answer,
             keep=tracker.settings.asks.cross or tracker.settings.speaks is not None,
             may_follow=tracker.settings.speaks is not None,
-            aside=tracker.settings.asks.joint,
+            aside=evaluates and tracker.settings.asks.joint,
             references=references,
             models=models,
             wanting=frozenset(wanting & set(nodes)),

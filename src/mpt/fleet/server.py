@@ -210,7 +210,7 @@ class Server:
         report, online = Phase(self, "report", number), self._reachable(number)
         self._sample = self._to_report(number, online, attempt)
         self.tracker.begin(number)
-        ask = self.models.question(self.tracker, model, online, number)
+        ask = self._question(model, online, number)
         report.ask(ask, self._sample & online)
         if not report.reported and online - self._sample:
             self._sample |= online
@@ -254,7 +254,7 @@ class Server:
             if not isinstance(result, More):
                 break
             there = {self.models.nodes[v] for v in result.vehicles}
-            further = self.models.question(self.tracker, model, there, number, result)
+            further = self._question(model, there, number, result)
             half = Phase(self, "report", number)
             half.ask(further, there)
             spoken.append((further, half))
@@ -280,6 +280,9 @@ class Server:
         if self.store is not None:
             self.store.save(number, self.checkpoint())
         return finished
+
+    def _question(self, model: Arrays, nodes: Collection[str], number: int, more: More | None = None) -> Ask:
+        return self.models.question(self.tracker, model, nodes, number, more, self.policy.evaluate_every > 0)
 
     def _evaluated(
         self, model: Arrays, outcome: Outcome, leaving: Collection[str], spoken: list[tuple[Ask, Phase]]

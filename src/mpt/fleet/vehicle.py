@@ -116,13 +116,16 @@ class Vehicle:
     def _embed(self, model: Arrays, samples: Samples | None = None) -> NDArray[np.float32]:
         """The features of these samples under a model; default: of those that it reports on."""
         load(self.model, model)
-        images = (self.samples if samples is None else samples).images
-        features: NDArray[np.float32] = embed(self.model, images).float().cpu().numpy()
+        return self._features(self.samples if samples is None else samples)
+
+    def _features(self, samples: Samples) -> NDArray[np.float32]:
+        """The features of these samples under the model that is loaded."""
+        features: NDArray[np.float32] = embed(self.model, samples.images).float().cpu().numpy()
         return features
 
     def _embed_both(self, model: Arrays) -> NDArray[np.float32]:
         """The same of the samples that it reports on, and behind them of those that it has set aside."""
-        return np.concatenate([self._embed(model), self._embed(model, self._aside)])
+        return np.concatenate([self._embed(model), self._features(self._aside)])
 
     @property
     def _aside(self) -> Samples:

@@ -225,16 +225,22 @@ class FleetMethod(Protocol):
 class JoiningMethod(FleetMethod, Protocol):
     """One that reads the current view and earlier ones together; it asks for joint moments."""
 
+    @property
+    def between(self) -> bool:
+        """Whether two earlier views can be read together only with the moments between them."""
+        ...
+
     def join(
         self,
         current: NearestClassMean,
+        stats: ClassStatistics,
         earlier: Sequence[EarlierView],
         crosses: Sequence[CrossStatistics],
-        covariance: Floats,
+        between: Mapping[tuple[int, int], CrossStatistics],
         departed: Sequence[int],
         outward: Sequence[int],
     ) -> JoinedViews:
-        """The readout, given S_x of Eq. (D2), (V d, V d), and the joint moments that it is from.
+        """The readout, given what Eq. (D2) is made of: see `joint_covariance`.
 
         `outward` are those of the departed classes for Eq. (X10).
         """

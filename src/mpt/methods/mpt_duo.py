@@ -1,6 +1,6 @@
 """MPT-duo: the departure-time model and the current one, read out together; and the rows that tell why."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -15,6 +15,7 @@ from mpt.core.two_views import (
     join_views,
     joint_covariance,
     joint_ridge,
+    separate_covariances,
     unit_weights,
 )
 from mpt.core.validation import Floats
@@ -110,28 +111,34 @@ class MptDuo:
         current = NearestClassMean(prototypes, stats.shared_covariance, cov_ridge=self.cov_ridge)
         static, cross = self._moments(state, stats, context)
         gone = (context.departed,)
-        outward, whole = gone if self.knows == "mpt-x" else (), joint_covariance(stats, (cross,))
-        made = self.join(current, (state.view,), (cross,), whole, gone, outward)
+        made = self.join(current, stats, (state.view,), (cross,), {}, gone, gone if self.knows == "mpt-x" else ())
         return replace(state, tracked=tracked, static=static), made
+
+    @property
+    def between(self) -> bool:
+        """Eq. (D3) needs the moments between two earlier views, Eq. (D4) does not."""
+        return self.joining == "joint"
 
     def join(
         self,
         current: NearestClassMean,
+        stats: ClassStatistics,
         earlier: Sequence[EarlierView],
         crosses: Sequence[CrossStatistics],
-        covariance: Floats,
+        between: Mapping[tuple[int, int], CrossStatistics],
         departed: Sequence[int],
         outward: Sequence[int],
     ) -> JoinedViews:
         """Eq. (D3), or Eq. (D4)."""
+        joint = self.joining == "joint"
         return join_views(
             current,
             earlier,
-            covariance,
+            joint_covariance(stats, crosses, between) if joint else separate_covariances(stats, crosses),
             departed=departed,
             joining=self.joining,
             share=self.share,
-            ridge=joint_ridge(crosses, self.joint_ridge) if self.joining == "joint" else self.cov_ridge,
+            ridge=joint_ridge(crosses, self.joint_ridge) if joint else self.cov_ridge,
             outward=outward if self.outward else False,
         )
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from mpt.core import StatisticsError
 from mpt.core import validation as check
 from mpt.core.linalg import dot
+from mpt.core.two_views import decide
 from mpt.core.validation import Floats, Ints
 from mpt.core.value import Value
 from mpt.core.wire import Reader, Writer
@@ -214,14 +215,15 @@ class EvaluationRequest(Value):
         rows, classes = check.as_features(features, self.weight.shape[1]), self.num_classes
         given = check.as_labels(labels, len(rows), classes)
         least = check.as_int(min_samples, "min_samples", least=1)
-        predicted = np.empty(len(rows), dtype=np.int64)
-        for block, h in check.feature_blocks(rows):
-            predicted[block] = np.argmax(dot(h, self.weight.T) + self.bias, axis=1)
         joint, alone = self.joint, self.joint is not None and not earlier.keys() >= set(self.joint.references)
         if joint is not None and not alone:
-            views = np.concatenate([rows, *(np.asarray(earlier[number]) for number in joint.references)], axis=1)
-            known = np.isfinite(joint.bias)[predicted]
-            predicted[known] = np.argmax(dot(views[known].astype(np.float64), joint.weight.T) + joint.bias, axis=1)
+            rows = np.concatenate([rows, *(np.asarray(earlier[number]) for number in joint.references)], axis=1)
+        predicted, current = np.empty(len(rows), dtype=np.int64), (self.weight, self.bias)
+        for block, features_there in check.feature_blocks(rows):
+            if joint is None or alone:
+                predicted[block] = np.argmax(dot(features_there, self.weight.T) + self.bias, axis=1)
+            else:
+                predicted[block] = decide((current, (joint.weight, joint.bias)), features_there)
         counts = np.bincount(given * classes + predicted, minlength=classes**2).reshape(classes, classes)
         counts[counts.sum(axis=1) < least] = 0
         return Evidence(self.round, counts, alone=int(alone))
@@ -246,6 +248,8 @@ class EvaluationRequest(Value):
         found = Evidence.from_bytes(answer, self.num_classes)
         if found.round != self.round:
             raise StatisticsError(f"answer: made for round {found.round}, this is round {self.round}")
+        if found.alone and self.joint is None:
+            raise StatisticsError("answer: of the current view alone, but there is no other one in this round")
         if found.vehicles != 1:
             raise StatisticsError(f"answer: of {found.vehicles} vehicles, should be of one")
         if found.counts.max() > _MOST_SAMPLES:

@@ -2,26 +2,25 @@
 
 A departure's view is of the round that its deposit is from: every class where it was measured then, or where it was
 tracked to. The joint moments of Eq. (D2) between two earlier views need no message of their own: they are those that
-vehicles reported of the first in the round that became the second.
+vehicles reported of the first in the round that became the second. Where there are none, the view that knows most of
+the departed classes is read alone, and vehicles are asked for its moments only.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import scipy.linalg
 
 from mpt.core import ClassStatistics, CrossStatistics, NearestClassMean, StatisticsError
 from mpt.core.affine import halves_suffice
-from mpt.core.linalg import gram
-from mpt.core.two_views import EarlierView, JoinedViews, joint_covariance, kept_views, unit_weights
+from mpt.core.two_views import EarlierView, JoinedViews, kept_views, unit_weights
 from mpt.core.validation import Floats, Ints
 from mpt.methods import JoiningMethod
 from mpt.protocol.cross_request import CrossRequest
 from mpt.tracking.book import ENOUGH
 from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.state import Tracked, TrackerState
-from mpt.tracking.views import Views
+from mpt.tracking.views import Views, telling
 
 
 def joint_requests(state: TrackerState, round: int, origin: Floats) -> dict[int, CrossRequest]:
@@ -33,7 +32,7 @@ def joint_requests(state: TrackerState, round: int, origin: Floats) -> dict[int,
     origins = {one.reference.round: one.reference.origin for one in state.tracked.values() if one.reference is not None}
     return {
         view.round: CrossRequest(round, view.round, weights, origins[view.round], origin, halves=halves)
-        for view in state.views.kept
+        for view in _read(state.settings, state.views)
         if view.round in origins and weights.any()
     }
 
@@ -56,9 +55,9 @@ def heard(
         departed: the classes that are reconstructed in this round.
         problems: takes a sentence for each view that is not read.
     """
-    needed = _referring(tracked)
-    kept, moments = tuple(v for v in state.views.kept if v.round in needed), dict[int, CrossStatistics]()
-    for view in kept:
+    needed, moments = _referring(tracked), dict[int, CrossStatistics]()
+    kept = tuple(view for view in state.views.kept if view.round in needed)
+    for view in (view for view in _read(state.settings, state.views) if view in kept):
         there, found = 0, joint.get(view.round)
         counted = np.delete(stats.counts, sorted({*stats.watched, *tracked})).sum()
         if found is not None:
@@ -82,7 +81,7 @@ def joined(
     problems: list[str],
     most: int | None = None,
 ) -> tuple[JoinedViews, tuple[int, ...]] | None:
-    """The readout of the current view and all earlier ones, or with the latest alone, and their rounds; None: neither.
+    """The readout of the current view and the earlier ones that have moments, and their rounds; None: of none.
 
     Args:
         settings: the method.
@@ -90,60 +89,35 @@ def joined(
         stats: everybody's, of the same round.
         current: where the classes are under the current model.
         outward: the classes that are read out further out, Eq. (X10).
-        problems: takes a sentence for each way that does not work.
+        problems: takes a sentence where they cannot be read.
         most: how many earlier views are read; None: all.
     """
-    if not views.departed or not isinstance(how := settings.how, JoiningMethod):
+    some = [view for view in _read(settings, views) if view.round in views.moments]
+    if not some or not views.departed or not isinstance(how := settings.how, JoiningMethod):
         return None
-    usable = [view for view in views.kept if view.round in views.moments]
-    ways = {len(some): some for some in (usable, usable[-1:]) if some and len(some) <= (most or len(some))}
-    for some in ways.values():
-        rounds = tuple(view.round for view in some)
-        pairs = {(v, w): (rounds[v], rounds[w]) for w in range(len(some)) for v in range(w)}
-        between = {places: views.between[pair] for places, pair in pairs.items() if pair in views.between}
-        try:
-            moments = [views.moments[number] for number in rounds]
-            given = current, some, moments, joint_covariance(stats, moments, between)
-            fewer = any(_counted(one, one.weights) < _counted(stats, one.weights) for one in moments)
-            return _join(how, given, views.departed, outward, problems if fewer else []), rounds
-        except StatisticsError as error:
-            said = " and ".join(map(str, rounds))
-            problems.append(f"the current model and that of round {said} cannot be read together: {error}")
-    return None
-
-
-def _join(
-    how: JoiningMethod,
-    given: tuple[NearestClassMean, Sequence[EarlierView], Sequence[CrossStatistics], Floats],
-    departed: Sequence[int],
-    outward: Sequence[int],
-    problems: list[str],
-) -> JoinedViews:
-    """The readout. Where S_x is no covariance, as its blocks are of different samples, the nearest one is in its place.
-
-    S_h is of all vehicles, S_zh of those that have the earlier model; rounding and the gate leave differences, too.
-    """
+    some = some if most is None or len(some) <= most else [telling(some)]
+    rounds = tuple(view.round for view in some)
+    pairs = {(v, w): (rounds[v], rounds[w]) for w in range(len(some)) for v in range(w)}
+    between = {places: views.between[pair] for places, pair in pairs.items() if pair in views.between}
+    moments = [views.moments[number] for number in rounds]
     try:
-        return how.join(*given, departed, outward)
-    except StatisticsError:
-        current, some, moments, whole = given
-        made = how.join(current, some, moments, nearest_covariance(whole, 1 + len(some)), departed, outward)
-        problems.append("joint moments are of fewer vehicles than the statistics: the nearest covariance is in use")
-        return made
+        return how.join(current, stats, some, moments, between, views.departed, outward), rounds
+    except StatisticsError as error:
+        said = " and ".join(map(str, rounds))
+        problems.append(f"the current model and that of round {said} cannot be read together: {error}")
+        return None
+
+
+def _read(settings: TrackerSettings, views: Views) -> tuple[EarlierView, ...]:
+    """The views that vehicles are asked about, and that are read."""
+    if not views.kept or not isinstance(how := settings.how, JoiningMethod):
+        return ()
+    return views.together(how.between)
 
 
 def _counted(sums: ClassStatistics | CrossStatistics, weights: Floats) -> int:
     """How many samples there are of classes with a weight (C,)."""
     return int(sums.counts[weights > 0].sum())
-
-
-def nearest_covariance(whole: Floats, views: int) -> Floats:
-    """(V d, V d): a symmetric matrix without its negative eigenvalues, each view in units of its mean variance."""
-    variances = whole.diagonal().reshape(views, -1).mean(axis=1)
-    units = np.repeat(np.sqrt(np.where(variances > 0, variances, 1.0)), len(whole) // views)
-    values, vectors = scipy.linalg.eigh(whole / np.outer(units, units), driver="evd", check_finite=False)
-    made = gram((vectors * np.sqrt(np.maximum(values, 0.0))).T)
-    return made * np.outer(units, units)
 
 
 def views_after(
@@ -165,17 +139,14 @@ def views_after(
     if not state.settings.asks.joint:
         return views
     known, between = {view.round: view.prototypes for view in views.kept}, dict(views.between)
-    before = {snapshot.round: snapshot for snapshot in state.trusted.values()}
-    made = list[EarlierView]()
+    before, made = _referring(state.tracked), list[EarlierView]()
     for number, classes in sorted(_referring(tracked).items()):
         if number in known:
             rows = known[number].copy()
+        elif number in before:
+            continue  # it has gone already, for later ones
         else:
-            then = (state.prototypes, state.made) if number < round else now
-            rows = np.where((then[1] == number)[:, None], then[0], np.nan)
-            if np.isnan(rows).all() and number in before:
-                rows = before[number].everybody.means
-                rows[[c for c in state.tracked if c not in classes]] = np.nan
+            rows = _known_in(state, number, now if number == round else (state.prototypes, state.made))
             last = views.moments if number == round else state.views.moments if number == _last(state) else {}
             between |= {(v, number): moments for v, moments in last.items() if v < number}
         for c, one in classes.items():
@@ -189,6 +160,34 @@ def views_after(
         moments={number: one for number, one in views.moments.items() if number in rounds},
         between={pair: one for pair, one in between.items() if rounds.issuperset(pair)},
     )
+
+
+def newly_apart(settings: TrackerSettings, before: Views, after: Views) -> tuple[str, ...]:
+    """A sentence where views have come that cannot be read together."""
+    read = _read(settings, after)
+    if len(read) == len(after.kept) or {view.round for view in after.kept} <= {view.round for view in before.kept}:
+        return ()
+    (one,), first, second = read, *(view.round for view in after.kept)
+    return (
+        f"the models of rounds {first} and {second} are not read together: there are no joint moments between them; "
+        f"that of round {one.round} is read",
+    )
+
+
+def _known_in(state: TrackerState, number: int, last: tuple[Floats, Ints]) -> Floats:
+    """(C, d): where the classes were in a round: measured, or tracked to; NaN where it is not known any more.
+
+    Args:
+        state: before the round that is closed, with the snapshots of earlier ones.
+        number: the round that is asked about.
+        last: the prototypes of this round or the one before, and the round that each is from.
+    """
+    older = {snapshot.round: snapshot for snapshot in state.trusted.values() if snapshot.round < _last(state)}
+    if number not in older:
+        return np.where((last[1] == number)[:, None], last[0], np.nan)
+    rows = older[number].everybody.means
+    rows[list(state.tracked)] = np.nan
+    return rows
 
 
 def _last(state: TrackerState) -> int:

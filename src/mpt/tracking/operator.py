@@ -201,6 +201,7 @@ def _without_deposits(state: TrackerState, classes: Collection[int]) -> TrackerS
         stale_offsets={
             v: {c: row for c, row in rows.items() if c not in classes} for v, rows in state.stale_offsets.items()
         },
+        views=state.views.without(classes),
         prototypes=read_only(prototypes),
         made=read_only(made),
     )

@@ -26,7 +26,7 @@ from mpt.tracking.dialogue import ClassifierHead, Told, foreseen, listen, prepar
 from mpt.tracking.errors import FleetError
 from mpt.tracking.history import History
 from mpt.tracking.intake import Before, Intake, read_answers
-from mpt.tracking.joint import joint_requests, views_after
+from mpt.tracking.joint import joint_requests, newly_apart, views_after
 from mpt.tracking.prototypes import AnyReadout, Current, current, measured_in
 from mpt.tracking.refusals import counted
 from mpt.tracking.roster import Absent, Decision, Roster, advance, check_id, printable, titled
@@ -297,6 +297,7 @@ def _closed(
     health = health_of(now)
     held = (_holding(decision, present, settings) for decision in moves)
     said = verdicts(state, health, taken, now, departed.tracked, round)
+    views = views_after(state, tracked, now.views, (now.prototypes, now.made), round)
     plain = chain(refusals, newly_clipped(state, taken, round), held, departed.decisions, changes, said)
     called = {**{v: m.name for v, m in roster.members.items()}, **names}
     decisions = tuple(_named(decision, settings, called) for decision in plain)
@@ -307,6 +308,7 @@ def _closed(
             for v, why in (*sorted(taken.silent.items()), *sorted(taken.book.failures.items()))
         ),
         *now.problems,
+        *newly_apart(settings, state.views, views),
     )
     after = replace(
         after,
@@ -324,7 +326,7 @@ def _closed(
         snapshot=taken.snapshot or state.snapshot,
         trusted=trusted,
         linear=now.linear,
-        views=views_after(state, tracked, now.views, (now.prototypes, now.made), round),
+        views=views,
         prototypes=now.prototypes,
         made=now.made,
         decisions=decisions[:MOST_DECISIONS],

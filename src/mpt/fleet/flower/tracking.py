@@ -2,7 +2,7 @@
 
     tracking = Tracking(grid, Tracker(num_classes=10, dim=64))
     strategy.start(grid, arrays, num_rounds=20, train_config=tracking.train_config, evaluate_fn=tracking)
-    tracking.outcome.readout.predict(features)
+    tracking.outcome.readout.predict(features)  # with "mpt-duo": under the models of outcome.references, too
 
 `mpt.fleet.flower.mods` is the vehicle's side. Neither needs torch.
 """
