@@ -1,5 +1,6 @@
 import io
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -85,3 +86,26 @@ def test_on_a_terminal_of_80_columns_it_is_a_bar_with_the_time_left_and_f1_below
     (bar, *_) = [line for line in shown if line.startswith("round 3/4 ")]
     assert re.fullmatch(r"round 3/4 \S{20,}.* 75% (--|\d\d):(--|\d\d) left", bar.strip())
     assert any(line.startswith("F1 of truck  fedavg 0.667  frozen 0.667  mpt 0.667") for line in shown)
+
+
+class Terminal(io.StringIO):
+    """One screen for both streams."""
+
+    def isatty(self):
+        return True
+
+
+def test_sentences_stand_above_the_bar_of_the_same_terminal(monkeypatch):
+    """Rich takes the place of standard error while its bar is there, and says that it is no terminal."""
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr("mpt.cli.progress.note", lambda sentence: pytest.fail(f"beside the bar: {sentence}"))
+    console = Console(file=screen, force_terminal=True, width=80)
+    with Reporter(RunConfig(methods=("mpt",), rounds=4, depart_at=3), console) as reporter:
+        reporter.begin(MANIFEST)
+        for number in range(1, 5):
+            reporter(0, number, [])
+        reporter.say("fedavg is left out")
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).replace("\r", "\n").splitlines()
+    for told in ("400 training and 40 test", "round 3/4: a vehicle leaves for good", "fedavg is left out"):
+        assert [line for line in shown if line.startswith(f"mpt: {told}")], told

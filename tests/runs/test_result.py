@@ -1,14 +1,20 @@
 """What `mpt.simulate` gives, as a person at a notebook meets it."""
 
+import io
 import re
 from base64 import b64decode
 from xml.etree import ElementTree
 
 import pytest
 
-pytest.importorskip("torch")
+for package in ("torch", "rich"):
+    pytest.importorskip(package, reason="the extra sim is not installed")
+
+from rich.console import Console
 
 import mpt
+from mpt.cli import render
+from mpt.cli.render import summary
 from mpt.runs.compare import CompareError
 from mpt.runs.errors import RunError
 
@@ -57,13 +63,29 @@ def test_two_methods_are_compared_over_seeds(result):
 def test_what_is_not_there_is_said(result):
     with pytest.raises(CompareError, match="no mpt-x, it has frozen, mpt, oracle-train"):
         result.compare("mpt-x", "mpt")
-    with pytest.raises(RunError, match="table: 'metric', should be one of metrics, diagnostics, confusion"):
+    with pytest.raises(RunError, match="table: 'metric', should be one of metrics, diagnostics, confusion, summary"):
         result.to_pandas("metric")
+    with pytest.raises(CompareError, match="'mpt' and 'mpt' are one row, should be two methods"):
+        result.compare("mpt", "mpt")
+    with pytest.raises(CompareError, match="mpt has no readout 'cosine', it has mahalanobis"):
+        result.compare("mpt", "frozen", "cosine")
+
+
+def test_two_readouts_are_told_apart():
+    config = mpt.RunConfig(**SETTINGS | {"seeds": 1}, methods=("frozen", "mpt"), readout=("mahalanobis", "cosine"))
+    made = mpt.simulate(config)
+    f1 = {row.series: row.last_f1.mean for row in made.figures.summaries}
+    for (method, readout), value in f1.items():
+        assert f"{method} · {readout} {value:.3f}" in repr(made)
+    first, second = (made.compare("mpt", "frozen", readout) for readout in ("mahalanobis", "cosine"))
+    assert [[row.readout for row in pair.rows] for pair in (first, second)] == [["mahalanobis"] * 2, ["cosine"] * 2]
+    assert second.last_f1.difference.mean == pytest.approx(f1["mpt", "cosine"] - f1["frozen", "cosine"])
 
 
 def test_its_tables_are_data_frames(result):
     pytest.importorskip("pandas")
     assert result.to_pandas().equals(result.metrics)
+    assert result.to_pandas("summary").equals(result.summary)
     assert set(result.to_pandas("confusion").columns) >= {"label", "predicted"}
 
 
@@ -74,3 +96,15 @@ def test_f1_is_plotted(result):
     assert [line.get_label() for line in axes.get_lines()][:3] == ["frozen", "mpt", "oracle-train"]
     assert axes.get_ylabel() == "F1 of 8"
     assert result.plot_f1(axes) is axes
+
+
+def test_the_terminals_tables_of_several_seeds_fit_80_columns(result, monkeypatch):
+    shown = Console(width=80, record=True, force_terminal=True, file=io.StringIO())
+    monkeypatch.setattr(render, "console", shown)
+    summary.print_summary(result.figures, "digits")
+    lines = [line.rstrip() for line in shown.export_text().splitlines()]
+    rows = [line for line in lines if re.match(r"(frozen|mpt|oracle-train) +mahalanobis ", line)]
+    assert len(rows) == 2 * 3
+    assert sum(" ± " in line for line in rows) == 3
+    assert max(map(len, lines)) <= 80
+    assert not [line for line in lines if line.startswith(" ") and "±" in line], "no row is two lines"

@@ -30,6 +30,7 @@ class Reporter:
     def __init__(self, config: RunConfig, console: Console, logger: "MetricLogger | None" = None) -> None:
         self.config, self.console, self.logger = config, console, logger
         self.terminal = console.is_terminal
+        self.above = self.terminal and sys.stderr.isatty()  # while the bar is there, rich has put itself in its place
         self.known: Mapping[str, Any] = {}
         self.started = self.said = time.perf_counter()
         self.first = 0
@@ -56,8 +57,8 @@ class Reporter:
 
     def say(self, sentence: str) -> None:
         """A sentence that stays, above the bar where there is one."""
-        if self.terminal and sys.stderr.isatty():
-            self.console.print(f"mpt: {sentence}", markup=False, highlight=False, soft_wrap=True)
+        if self.above:
+            self.console.print(f"mpt: {sentence}", markup=False, highlight=False)
         else:
             note(sentence)
 

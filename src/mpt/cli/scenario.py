@@ -47,6 +47,7 @@ class Watcher:
         self.config, self.done, self.total, self.started = config, 0, 1, time.perf_counter()
         self.names: tuple[str, ...] = ()
         self.said = self.started
+        self.above = console.is_terminal and sys.stderr.isatty()  # before rich has put itself in its place
         self.bar = Progress(
             TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.percentage:>3.0f}%"),
             TimeRemainingColumn(compact=True), TextColumn("left"), console=console, expand=True, transient=True,
@@ -66,8 +67,8 @@ class Watcher:
 
     def say(self, sentence: str) -> None:
         """A sentence that stays."""
-        if console.is_terminal and sys.stderr.isatty():
-            self.bar.console.print(f"mpt: {sentence}", markup=False, highlight=False, soft_wrap=True)
+        if self.above:
+            self.bar.console.print(f"mpt: {sentence}", markup=False, highlight=False)
         else:
             note(sentence)
 

@@ -107,18 +107,24 @@ def compare(
     )
 
 
-def pair_in(run: Run, one: str, other: str) -> Pair:
-    """Two methods of one run.
+def pair_in(run: Run, one: str, other: str, readout: str | None = None) -> Pair:
+    """Two methods of one run, under a readout that the first has; default: its first.
 
     Raises:
         CompareError: it has not both of them, or they share no seed and round after the departure.
     """
-    said: list[str] = []
+    said, there = list[str](), _by_method(run)
     for pair in _pairs(run, run, [one], other, None, said.append):
-        return pair
-    has = f"it has {', '.join(_by_method(run))}"
-    missing = [name for name in (one, other) if run.row_of(name) not in _by_method(run)]
-    raise CompareError(f"compare: no {' and no '.join(missing)}, {has}" if missing else f"compare: {'; '.join(said)}")
+        if readout in (None, pair.rows[0].readout):
+            return pair
+    missing = [name for name in (one, other) if run.row_of(name) not in there]
+    if missing:
+        raise CompareError(f"compare: no {' and no '.join(missing)}, it has {', '.join(there)}")
+    if run.row_of(one) == run.row_of(other):
+        raise CompareError(f"compare: {one!r} and {other!r} are one row, should be two methods")
+    if readout is not None and readout not in (known := there[run.row_of(one)]):
+        raise CompareError(f"compare: {one} has no readout {readout!r}, it has {', '.join(known)}")
+    raise CompareError(f"compare: {'; '.join(said)}")
 
 
 def _corrected(pairs: Sequence[Pair]) -> list[Pair]:

@@ -42,18 +42,27 @@ class RunResult:
 
     def __repr__(self) -> str:
         what = f"{self.config.dataset} without {self.figures.departing!r} after round {self.config.depart_at}"
-        f1 = ", ".join(f"{row.series.method} {row.last_f1.mean:.3f}" for row in self.figures.summaries)
+        looks = styles_of(self.figures.series)
+        f1 = ", ".join(f"{looks[row.series].label} {row.last_f1.mean:.3f}" for row in self.figures.summaries)
         return f"<RunResult: {what} of {self.config.rounds}, F1 at the end: {f1}>"
 
     def to_pandas(self, table: str = "metrics") -> Any:
-        """One of its tables, metrics, diagnostics or confusion, as a data frame."""
+        """One of its tables, metrics, diagnostics or confusion, as a data frame; or the summary."""
+        if table == "summary":
+            return self.summary
         if table not in COLUMNS:
-            raise RunError(f"table: {table!r}, should be one of {', '.join(COLUMNS)}")
+            raise RunError(f"table: {table!r}, should be one of {', '.join(COLUMNS)}, summary")
         return self.tables.frame(table)
 
-    def compare(self, one: str, other: str) -> Pair:
-        """What one method's F1 is ahead of another's, paired over seeds, with its interval and test."""
-        return pair_in(self.as_read, one, other)
+    def compare(self, one: str, other: str, readout: str | None = None) -> Pair:
+        """What one method's F1 is ahead of another's, paired over seeds, with its interval and test.
+
+        Args:
+            one: the method.
+            other: the one that it is compared with.
+            readout: of both, where they have several; default: the first.
+        """
+        return pair_in(self.as_read, one, other, readout)
 
     def plot_f1(self, ax: Any = None) -> Any:
         """F1 of the class that departs by round, into `ax` or a new figure of matplotlib; returns the axes."""
