@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="mpt.learning needs torch, which is 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mpt.learning import LearningError
 from mpt.learning.aggregation import BoundedAverage, Medians, Updates, clipping, find_aggregation, gathering, shortened
 
 from .updates import NORM, RUNNING, averaged, close, fleet, lying, named, same, weights, with_a_holder, without
@@ -106,9 +107,41 @@ def test_an_honest_round_is_the_average_bit_by_bit(vehicles):
     for text in ("average", "clipped"):
         taking = gathering(text, NORM, updates.start)
         for place, (one, samples) in enumerate(zip(updates.states, updates.samples, strict=True)):
+            taking.check(one)
             taking.add(str(place), one, samples)
         assert same(taking.state(), averaged(updates))
-        close(dict(enumerate(np.array(taking.medians))), dict(enumerate(np.array(made.medians))))
+        if text == "clipped":
+            close(dict(enumerate(np.array(taking.medians))), dict(enumerate(np.array(made.medians))))
+        else:
+            assert taking.medians is None, "where nothing is bounded, nothing is measured"
+
+
+@pytest.mark.parametrize("text", ["average", "clipped", "median"])
+@pytest.mark.parametrize("what", ["nan", "infinite", "negative variance", "another shape"])
+@pytest.mark.parametrize("checked", [False, True])
+def test_a_state_that_is_none_is_refused_and_changes_nothing(text, what, checked):
+    """Also where another one has been checked just before."""
+    updates = fleet(5)
+    taking = gathering(text, NORM, updates.start)
+    for place, one in enumerate(updates.states):
+        taking.add(str(place), one, 10)
+    broken = dict(updates.states[0])
+    name = RUNNING[1] if what == "negative variance" else next(iter(updates.start))
+    value = {"nan": np.nan, "infinite": -np.inf, "negative variance": -1.0}.get(what)
+    broken[name] = broken[name][:0] if value is None else broken[name].clone()
+    if value is not None:
+        broken[name].view(-1)[0] = value
+    if checked:
+        taking.check(updates.states[1])
+    with pytest.raises(LearningError, match=f"state: {name} "):
+        taking.check(broken)
+    if text != "median":
+        with pytest.raises(LearningError, match=f"state: {name} "):
+            taking.add("liar", broken, 10)
+    rest = gathering(text, NORM, updates.start)
+    for place, one in enumerate(updates.states):
+        rest.add(str(place), one, 10)
+    assert same(taking.state(), rest.state())
 
 
 def off(updates, made, place):

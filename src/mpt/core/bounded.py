@@ -306,9 +306,10 @@ def _clips(
     """A clip for each report of which not all counts; `among`: the consensus is from these very reports."""
     spreads = spread_share(stacked.spreads, agreed.spread)
     wild, far = energies * spreads**2 > MOST_ENERGY * agreed.energy, found.far
-    made = list[Clip | None]()
-    for v, report in enumerate(reports):
-        spread = float(spreads[v])
+    some = wild | (shares < 1) | (spreads < 1) | far.any(axis=1) | np.array([bool(kept) for kept in most])
+    made: list[Clip | None] = [None] * len(reports)
+    for v in np.flatnonzero(some).tolist():
+        report, spread = reports[v], float(spreads[v])
         if wild[v] and agreed.means.factor is not None:
             mine = shares[v] * stacked.free[v]
             others = agreed.free - (mine if among and spreads[v] >= 1 else 0.0)
@@ -316,11 +317,10 @@ def _clips(
             spread *= direction_share(scatter, mine, others, agreed.means.factor)
         classes = np.flatnonzero(far[v]).tolist()
         if shares[v] >= 1 and spread >= 1 and not classes and not most[v]:
-            made.append(None)
             continue
         means = {c: found.counting(v, c) + report.origin for c in classes}
         times = {c: float(found.times[:, v, c].max()) for c in classes}
-        made.append(Clip(float(shares[v]), whole, spread, MOST_SPREAD * agreed.spread, means, times, most[v]))
+        made[v] = Clip(float(shares[v]), whole, spread, MOST_SPREAD * agreed.spread, means, times, most[v])
     return tuple(made)
 
 

@@ -118,7 +118,7 @@ def bounded_cross(
         probes=(agreed.probes, images),
         residual=_median(far),
     )
-    cuts = _cuts(several, stacked, found, far, consensus)
+    cuts = _cuts(stacked, found, far, consensus)
     cross_map = _map(consensus) if any(cut is not None and cut.residual < 1 for cut in cuts) else None
     made = tuple(_moved(r, clip, cut, consensus, cross_map) for r, clip, cut in zip(several, clips, cuts, strict=True))
     return BoundedCross(made, cuts, consensus)
@@ -136,26 +136,22 @@ def bounded_more(
     factor = consensus.means.factor
     assert factor is not None
     far = _distances((report,), stacked, probes, images, factor)
-    (cut,) = _cuts((report,), stacked, found, far, consensus)
+    (cut,) = _cuts(stacked, found, far, consensus)
     cross_map = _map(consensus) if cut is not None and cut.residual < 1 else None
     return _moved(report, clip, cut, consensus, cross_map), cut
 
 
 def _cuts(
-    reports: Sequence[CrossStatistics], stacked: "_Stacked", found: Deviations, far: Floats, consensus: CrossConsensus
+    stacked: "_Stacked", found: Deviations, far: Floats, consensus: CrossConsensus
 ) -> tuple[CrossClip | None, ...]:
     spreads = spread_share(stacked.spreads, consensus.spread)
     most, off = MOST_RESIDUAL * consensus.residual, found.far
     ratios = np.sqrt(far / most) if most > 0 else np.zeros_like(far)
     kept = np.where(ratios > 1, redescending(ratios), 1.0)
-    made = list[CrossClip | None]()
-    for v in range(len(reports)):
-        classes = np.flatnonzero(off[v]).tolist()
-        if spreads[v] >= 1 and kept[v] >= 1 and not classes:
-            made.append(None)
-            continue
-        times = {c: float(found.times[:, v, c].max()) for c in classes}
-        made.append(CrossClip(float(spreads[v]), times, float(kept[v])))
+    made: list[CrossClip | None] = [None] * len(spreads)
+    for v in np.flatnonzero((spreads < 1) | (kept < 1) | off.any(axis=1)).tolist():
+        times = {c: float(found.times[:, v, c].max()) for c in np.flatnonzero(off[v]).tolist()}
+        made[v] = CrossClip(float(spreads[v]), times, float(kept[v]))
     return tuple(made)
 
 

@@ -128,7 +128,10 @@ def bounds(squares: Floats, usual: Floats, known: Known, dimensions: int) -> Flo
 
 def half_way(values: Floats) -> float:
     """The median of values (n,), none of them NaN; 0 of none."""
-    return float(middle(values)) if len(values) else 0.0
+    if not len(values):
+        return 0.0
+    ordered = np.sort(values)
+    return float(ordered[(len(values) - 1) // 2] + ordered[len(values) // 2]) / 2
 
 
 def middle(values: Floats) -> Floats:

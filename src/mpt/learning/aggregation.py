@@ -17,7 +17,7 @@ from torch import Tensor
 
 from mpt.base.credit import MOST_SAMPLES, believed, usual
 from mpt.base.extensions import Builtin, Extensions
-from mpt.learning.averaging import RunningAverage
+from mpt.learning.averaging import PlainAverage, RunningAverage
 from mpt.learning.settings import LearningError
 
 State = Mapping[str, Tensor]
@@ -108,12 +108,14 @@ class BoundedAverage:
             most: times the median, samples x length.
         """
         self._start, self._medians, self._quorum, self._most = start, medians, quorum, most
-        self._learned = _learned(start, batchnorm)
-        self._running = [name for name in _running(batchnorm) if name in start]
+        learned, running = _learned(start, batchnorm), [name for name in _running(batchnorm) if name in start]
+        self._learned = learned, [start[name] for name in learned]
+        self._running = running, [start[name] for name in running]
         self._average = RunningAverage(batchnorm)
         self._average.add(start, 0)
         self._held = list[tuple[str, State, float, bool]]()
         self._seen = list[Medians]()
+        self._checked: tuple[State, float, float] | None = None
         self.shares, self.doubted = dict[str, float](), False
 
     def add(self, vehicle: str, state: State, samples: float, holder: bool = False) -> None:
@@ -127,7 +129,11 @@ class BoundedAverage:
         """
         if not math.isfinite(samples) or samples <= 0:
             raise LearningError(f"samples: {samples}, should be finite and above 0")
-        self._seen.append(self._measured(state, samples))
+        if self._checked is None or self._checked[0] is not state:
+            self.check(state)
+        assert self._checked is not None
+        (_, learned, running), self._checked = self._checked, None
+        self._seen.append(Medians(samples, learned, samples * learned, running))
         if self._medians is not None:
             self._take(vehicle, state, samples, holder, self._seen[-1])
             return
@@ -136,8 +142,17 @@ class BoundedAverage:
             self._flush()
 
     def check(self, state: State) -> None:
-        """Raise `LearningError` where a state does not fit."""
-        self._average.add(state, 0)
+        """Raise `LearningError` where a state does not fit. `add` of the same one does not look again.
+
+        Its lengths are finite where all of its numbers are.
+        """
+        self._average.check_layout(state)
+        learned, running = (self._length(state, *names) for names in (self._learned, self._running))
+        if math.isfinite(learned + running):
+            self._average.check_variances(state)
+        else:
+            self._average.check(state)
+        self._checked = state, learned, running
 
     def state(self) -> dict[str, Tensor]:
         """The average so far."""
@@ -157,13 +172,10 @@ class BoundedAverage:
         for one, mine in zip(held, self._seen, strict=True):
             self._take(*one, mine)
 
-    def _measured(self, state: State, samples: float) -> Medians:
-        learned, running = (self._length(state, names) for names in (self._learned, self._running))
-        return Medians(samples, learned, samples * learned, running)
-
-    def _length(self, state: State, names: Sequence[str]) -> float:
+    def _length(self, state: State, names: Sequence[str], start: Sequence[Tensor]) -> float:
         """Of the way from the global model to a vehicle's, along some entries."""
-        parts = [torch.linalg.vector_norm(state[n] - self._start[n], dtype=torch.float64) for n in names]
+        ways = (state[name] - before for name, before in zip(names, start, strict=True))
+        parts = [torch.linalg.vector_norm(way, dtype=torch.float64) for way in ways]
         return float(torch.linalg.vector_norm(torch.stack(parts))) if parts else 0.0
 
     def _take(self, vehicle: str, state: State, samples: float, holder: bool, mine: Medians) -> None:
@@ -180,8 +192,8 @@ class BoundedAverage:
         if min(weight / samples, learned) < 1:
             self.shares[vehicle] = weight / samples * learned
         if running < 1:
-            state = _shortened(self._start, state, learned, running, set(self._running))
-        self._average.add(state, weight)
+            state = _shortened(self._start, state, learned, running, set(self._running[0]))
+        self._average.add(state, weight, checked=True)
 
 
 class HeldUpdates:
@@ -212,7 +224,7 @@ class HeldUpdates:
         return self._rule(Updates(self._start, states, samples, self._batchnorm, holders))
 
 
-Gathering = BoundedAverage | HeldUpdates
+Gathering = BoundedAverage | PlainAverage | HeldUpdates
 
 
 def gathering(
@@ -230,7 +242,7 @@ def gathering(
     if text == "clipped":
         return BoundedAverage(batchnorm, start, medians, quorum=quorum)
     if text == "average":
-        return BoundedAverage(batchnorm, start, _UNBOUNDED)
+        return PlainAverage(batchnorm, start)
     return HeldUpdates(find_aggregation(text), batchnorm, start)
 
 

@@ -51,11 +51,18 @@ class RunningAverage:
         """The sum of the weights so far."""
         return self._weight
 
-    def add(self, state: _State, weight: float) -> None:
-        """Take in one vehicle's model; a state that does not fit is refused and changes nothing."""
+    def add(self, state: _State, weight: float, *, checked: bool = False) -> None:
+        """Take in one vehicle's model; a state that does not fit is refused and changes nothing.
+
+        Args:
+            state: its state dict.
+            weight: its w_k.
+            checked: whether `check` has been called with it.
+        """
         if not math.isfinite(weight) or weight < 0:
             raise LearningError(f"weight: {weight}, should be finite and not negative")
-        self._check(state)
+        if not checked:
+            self.check(state)
         if not self._layout:
             self._layout = {name: (tensor.shape, tensor.dtype) for name, tensor in state.items()}
         if weight == 0:
@@ -120,7 +127,21 @@ class RunningAverage:
             else:
                 self._means[name] = tensor.to(torch.float64, copy=True)
 
-    def _check(self, state: _State) -> None:
+    def check(self, state: _State) -> None:
+        """Raise `LearningError` where a state does not fit those before, or has numbers that are none."""
+        self.check_layout(state)
+        real = {name: tensor.isfinite().all() for name, tensor in state.items() if tensor.is_floating_point()}
+        if name := _first_false(real):
+            raise DivergedError(f"state: {name} has entries that are NaN or infinite, all should be finite")
+        self.check_variances(state)
+
+    def check_variances(self, state: _State) -> None:
+        """The part of `check` that is about BatchNorm's running variances."""
+        if name := _first_false({name: (state[name] >= 0).all() for name in self._mean_of}):
+            raise LearningError(f"state: {name} has negative entries, a variance should not")
+
+    def check_layout(self, state: _State) -> None:
+        """The part of `check` that is about names, shapes and dtypes."""
         for variance, mean in self._mean_of.items():
             if variance not in state or mean not in state:
                 raise LearningError(f"state: {mean} or {variance} is missing, though batchnorm names that layer")
@@ -135,11 +156,33 @@ class RunningAverage:
                     f"state: {name} is {tensor.dtype} of shape {tuple(tensor.shape)}, should be {dtype} of shape "
                     f"{tuple(shape)} as in the first state"
                 )
-        real = {name: tensor.isfinite().all() for name, tensor in state.items() if tensor.is_floating_point()}
-        if name := _first_false(real):
-            raise DivergedError(f"state: {name} has entries that are NaN or infinite, all should be finite")
-        if name := _first_false({name: (state[name] >= 0).all() for name in self._mean_of}):
-            raise LearningError(f"state: {name} has negative entries, a variance should not")
+
+
+class PlainAverage:
+    """FedAvg: a `RunningAverage` that is used as a `BoundedAverage`. Nothing is measured, and all counts."""
+
+    def __init__(self, batchnorm: tuple[str, ...], start: _State) -> None:
+        self._average = RunningAverage(batchnorm)
+        self._average.add(start, 0)
+        self._checked: _State | None = None
+        self.shares, self.doubted = dict[str, float](), False
+        self.medians: None = None
+
+    def add(self, vehicle: str, state: _State, samples: float, holder: bool = False) -> None:
+        """As of `BoundedAverage`."""
+        if samples <= 0:
+            raise LearningError(f"samples: {samples}, should be finite and above 0")
+        self._average.add(state, samples, checked=self._checked is state)
+        self._checked = None
+
+    def check(self, state: _State) -> None:
+        """As of `BoundedAverage`."""
+        self._average.check(state)
+        self._checked = state
+
+    def state(self) -> dict[str, Tensor]:
+        """The average so far."""
+        return self._average.state()
 
 
 def _first_false(flags: dict[str, Tensor]) -> str:

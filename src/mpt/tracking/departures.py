@@ -300,9 +300,10 @@ def _lost(
     settings, decisions, said = state.settings, list[Decision](), set[int]()
     known = {**state.counts, **taken.counts}
     coverage = Coverage.of(known, settings.num_classes)
-    had = credible(coverage.totals, known) if settings.gate else coverage.totals
     hanging = [(vehicle, c, "") for vehicle in gone for c in coverage.held_by(vehicle, settings.watch_share)]
-    for vehicle, c, known_why in (*hanging, *_lost_by_now(state, coverage, gone, roster)):
+    hanging += _lost_by_now(state, coverage, gone, roster)
+    had = credible(coverage.totals, known) if settings.gate and hanging else coverage.totals
+    for vehicle, c, known_why in hanging:
         if c in tracked or settings.carries(int(staying[c]), int(had[c])):
             continue
         unwatched = f"it was not watched when the vehicle answered last, in round {_seen(state, taken, vehicle)}"
