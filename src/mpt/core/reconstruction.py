@@ -98,8 +98,12 @@ class Reconstruction(Value):
     reach: float | None = None
 
     def __repr__(self) -> str:
+        health = [] if self.verdict is None else [self.verdict]
+        health += [] if self.expected_error is None else [f"expected error {self.expected_error:.3g}"]
+        health += [] if self.reach is None else [f"reach {self.reach:.3g}"]
         return (
-            f"<Reconstruction: class {self.departed}, alpha={self.alpha:.3f} from {self.samples} remaining samples, "
+            f"<Reconstruction: class {self.departed}, {''.join(f'{one}, ' for one in health)}"
+            f"alpha={self.alpha:.3f} from {self.samples} remaining samples, "
             f"growth={self.growth:.3f}, {len(self.classes)} reference classes>"
         )
 
