@@ -98,7 +98,7 @@ class Reconstruction(Value):
     reach: float | None = None
 
     def __repr__(self) -> str:
-        health = [] if self.verdict is None else [self.verdict]
+        health: list[str] = [] if self.verdict is None else [self.verdict]
         health += [] if self.expected_error is None else [f"expected error {self.expected_error:.3g}"]
         health += [] if self.reach is None else [f"reach {self.reach:.3g}"]
         return (
