@@ -72,8 +72,9 @@ class Reconstruction(Value):
         contradiction: how many times what is expected the remaining samples are off the forecast, squared; None where
             there are none, or one reference class.
         reach: in "cross", how far out the departing prototype lies for the map, squared, over what the samples that it
-            is fitted to do on average, Eq. (X12): beyond 1 the map extrapolates, and where no sample remains the
-            expected error says so. None in the others, and with one reference class.
+            is fitted to do on average, Eq. (X12): beyond 1 the map extrapolates, and where no sample remains what it
+            gets wrong on classes left out counts the more, if it gets anything wrong there. None in the others, and
+            with one reference class.
 
     In the variant "cross" the map predicts, and the remaining samples measure, the whole prototype. To keep Eq. (4),
     `predicted` and `measured` are what they have beyond `in_span`: predicted is map(mu) - in_span, measured the
