@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -16,11 +18,13 @@ try:
 except ImportError as error:
     raise ImportError(f"mpt.sklearn needs scikit-learn 1.6 or newer: {error}") from error
 
+from mpt.base.errors import ConfigError
 from mpt.core import ClassStatistics, NearestClassMean, StatisticsError
 from mpt.core.equations import DEFAULT_COV_RIDGE
-from mpt.core.validation import Floats
+from mpt.core.validation import Floats, Ints, as_floats
 
 METRICS = ("mahalanobis", "euclidean")
+_WORDS, _NUMBERS, _TRUTHS = "words", "numbers", "truth values"
 
 
 class PrototypeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -33,7 +37,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         metric: "mahalanobis", under the covariance that all classes share, or "euclidean".
         cov_ridge: lambda_Sigma of Eq. (3), how much of its mean variance is added to every direction of it.
         reject: a distance beyond which no class is said; None: one always is.
-        rejected: what is said then; None: -1, or "" where classes are words.
+        rejected: what is said then, of the labels' kind and none of them; None: -1, or "" where labels are words. Truth
+            values leave none.
 
     Attributes:
         classes_: (C,), the labels, sorted.
@@ -75,10 +80,13 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Add samples to those that it knows. Labels may be new; `classes` names some that are yet to come."""
         self._check()
         first = not hasattr(self, "statistics_")
+        _check_list(y, "y")
         rows, labels = validate_data(self, X, y, dtype=np.float64, reset=first)
+        _kind(labels, "y")
         check_classification_targets(labels)
-        told = np.unique(np.concatenate([np.unique(labels), *([] if classes is None else [np.unique(classes)])]))
-        known = told if first else np.union1d(self.classes_, told)
+        parts = {} if first else {"classes_": self.classes_}
+        known = _united({**parts, **({} if classes is None else {"classes": _as_labels(classes)}), "y": labels})
+        self._sayable(known)
         before = None if first else _placed(self.statistics_, np.searchsorted(known, self.classes_), len(known))
         made = ClassStatistics.from_features(
             rows,
@@ -96,7 +104,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def from_statistics(
         cls,
-        statistics: ClassStatistics,
+        statistics: ClassStatistics | Iterable[ClassStatistics],
         classes: ArrayLike | None = None,
         *,
         carried: Mapping[Any, ArrayLike] | None = None,
@@ -105,8 +113,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """A fitted classifier from sums that vehicles have made.
 
         Args:
-            statistics: theirs, added up.
-            classes: (C,), the labels of its classes, sorted; None: 0 to C - 1.
+            statistics: theirs, added up or one by one.
+            classes: (C,), the labels of its classes, in the order of their numbers there; None: 0 to C - 1.
             carried: by label, prototypes (d,) that stand in for the means of classes whose samples are gone, as
                 `mpt.reconstruct(...).prototype` gives them.
             parameters: of the classifier.
@@ -116,28 +124,26 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         made = cls(**parameters)
         made._check()
-        labels = np.arange(len(statistics.counts)) if classes is None else np.asarray(classes)
-        if labels.shape != statistics.counts.shape or not np.array_equal(np.unique(labels), labels):
-            raise StatisticsError(
-                f"classes: {labels.tolist()!r}, should be {len(statistics.counts)} different labels, sorted"
-            )
-        made.classes_, made.statistics_, made.n_features_in_ = labels, statistics, statistics.dim
-        made.carried_ = {label: np.asarray(row, dtype=np.float64) for label, row in (carried or {}).items()}
-        for label, row in made.carried_.items():
-            if label not in labels or row.shape != (statistics.dim,):
-                raise StatisticsError(
-                    f"carried: {label!r} with shape {row.shape}, should be one of {labels.tolist()!r} with "
-                    f"({statistics.dim},)"
-                )
+        whole = statistics if isinstance(statistics, ClassStatistics) else ClassStatistics.merge(_several(statistics))
+        labels = np.arange(len(whole.counts)) if classes is None else _as_labels(classes)
+        known, places = np.unique(labels, return_inverse=True)
+        if labels.shape != whole.counts.shape or len(known) < len(labels):
+            raise StatisticsError(f"classes: {labels.tolist()!r}, should be {len(whole.counts)} different labels")
+        made._sayable(known)
+        made.classes_, made.n_features_in_ = known, whole.dim
+        made.statistics_ = _placed(whole, places, len(known))
+        made.carried_ = _as_carried({} if carried is None else carried, known, whole.dim)
         return made._read()
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """(N,): the label of the nearest prototype, or `rejected` where it is too far."""
         distances = self.distances(X)
-        said: NDArray[Any] = self.classes_[np.argmin(distances, axis=1)]
-        if self.reject is not None:
-            said = np.where(distances.min(axis=1) > self.reject, self._rejected, said)
-        return said
+        nearest = np.argmin(distances, axis=1)
+        if self.reject is None:
+            return np.asarray(self.classes_[nearest])
+        self._check()
+        too_far = distances.min(axis=1) > self.reject
+        return np.asarray(self._sayable(self.classes_)[np.where(too_far, len(self.classes_), nearest)])
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """(N, C): how likely each class is, if they are normal with a common covariance and equally frequent."""
@@ -171,20 +177,117 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._readout = NearestClassMean(self.prototypes_, covariance, cov_ridge=self.cov_ridge)
         return self
 
-    @property
-    def _rejected(self) -> Any:
-        if self.rejected is not None:
-            return self.rejected
-        return "" if self.classes_.dtype.kind in "US" else -1
+    def _sayable(self, classes: NDArray[Any]) -> NDArray[Any]:
+        """(C + 1,): the labels and, where samples may be rejected, what is said then, in a type that holds them all."""
+        return classes if self.reject is None else _with(classes, self.rejected)
 
     def _check(self) -> None:
         if self.metric not in METRICS:
-            raise ValueError(f"metric: {self.metric!r}, should be one of {', '.join(METRICS)}")
-        if self.reject is not None and not self.reject > 0:
-            raise ValueError(f"reject: {self.reject!r}, should be a distance above 0, or None")
+            raise ConfigError(f"metric: {self.metric!r}, should be one of {', '.join(METRICS)}")
+        number = isinstance(self.reject, Real) and not isinstance(self.reject, bool)
+        if self.reject is not None and not (number and self.reject > 0):
+            raise ConfigError(f"reject: {self.reject!r}, should be a distance above 0, or None")
 
 
-def _placed(stats: ClassStatistics, places: NDArray[np.int64], num_classes: int) -> ClassStatistics:
+def _kind(labels: NDArray[Any], name: str) -> str:
+    """What labels are, all of them: words, numbers or truth values."""
+    kind = labels.dtype.kind
+    others = [label for label in labels.flat if not isinstance(label, str)] if kind == "O" else []
+    if others or kind not in "UOiufb":
+        what = f"objects of type {type(others[0]).__name__}" if others else f"dtype {labels.dtype}"
+        raise StatisticsError(f"Unknown label type: {name} has {what}, should be all words, numbers or truth values")
+    if kind == "f" and not np.isfinite(labels).all():
+        raise StatisticsError(f"{name}: has labels that are NaN or infinite, should be finite")
+    return _WORDS if kind in "UO" else _TRUTHS if kind == "b" else _NUMBERS
+
+
+def _kind_of(value: object) -> str:
+    """The kind of one label; empty where it is none."""
+    if isinstance(value, str):
+        return _WORDS
+    if isinstance(value, bool | np.bool_):
+        return _TRUTHS
+    return _NUMBERS if isinstance(value, Real) else ""
+
+
+def _check_list(values: object, name: str) -> None:
+    """Refuse a list in which labels are of several kinds, of which NumPy would make words or numbers."""
+    kinds = {_kind_of(value) for value in values} - {""} if isinstance(values, list | tuple) else set()
+    if len(kinds) > 1:
+        raise StatisticsError(f"{name}: labels are {' and '.join(sorted(kinds))}, should be all of one kind")
+
+
+def _as_labels(classes: ArrayLike) -> NDArray[Any]:
+    _check_list(classes, "classes")
+    labels = np.asarray(classes)
+    _kind(labels, "classes")
+    return labels
+
+
+def _united(parts: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    """All labels, sorted, by where they come from."""
+    (first, kind), *others = ((name, _kind(labels, name)) for name, labels in parts.items())
+    for name, other in others:
+        if other != kind:
+            raise StatisticsError(f"{name}: labels are {other}, those of {first} are {kind}, should be all of one kind")
+    found = [np.unique(labels) for labels in parts.values()]
+    whole = np.unique(np.concatenate(found))
+    if set(whole.tolist()) != {label for labels in found for label in labels.tolist()}:
+        raise StatisticsError(f"y: numbers that no type holds beside those of {first}, should be of the same type")
+    return whole
+
+
+def _with(classes: NDArray[Any], rejected: Any) -> NDArray[Any]:
+    """(C + 1,): the labels and behind them what is said of a sample that is rejected, in a type that holds them all."""
+    kind, whole = _kind(classes, "classes"), classes.dtype.kind in "iu"
+    if kind == _TRUTHS:
+        raise ConfigError(
+            "reject: labels are truth values, which leave none to reject with, should be words or numbers"
+        )
+    value = rejected.item() if isinstance(rejected, np.generic) else rejected
+    if value is None:
+        value = "" if kind == _WORDS else -1
+    if _kind_of(value) != kind or (whole and not isinstance(value, int)):
+        should = "an integer" if whole else "a word" if kind == _WORDS else "a number"
+        raise ConfigError(f"rejected: {value!r}, should be {should}, as labels are")
+    if value in classes.tolist():
+        raise ConfigError(f"rejected: {value!r} is one of the labels, should be none of them")
+    if kind == _WORDS:
+        return np.append(classes, np.array([value], dtype=object if classes.dtype.kind == "O" else None))
+    for dtype in (classes.dtype, *((np.int64, np.uint64) if whole else (np.float64,))):
+        if _holds(np.dtype(dtype), [*classes.tolist(), value]):
+            return np.append(classes.astype(dtype), np.array([value], dtype=dtype))
+    raise ConfigError(
+        f"rejected: {value!r}, no type holds it beside labels of {classes.dtype}, should be one that fits"
+    )
+
+
+def _holds(dtype: np.dtype[Any], values: list[Any]) -> bool:
+    """Whether numbers stay the same in a type."""
+    if dtype.kind in "iu":
+        return all(np.iinfo(dtype).min <= value <= np.iinfo(dtype).max for value in values)
+    return all(math.isnan(value) or float(dtype.type(value)) == value for value in values)
+
+
+def _several(statistics: object) -> Iterable[ClassStatistics]:
+    if isinstance(statistics, Iterable):
+        return statistics
+    raise StatisticsError(f"statistics: {type(statistics).__name__}, should be ClassStatistics or several")
+
+
+def _as_carried(carried: Mapping[Any, ArrayLike], classes: NDArray[Any], d: int) -> dict[Any, Floats]:
+    """By label, prototypes that stand in for means."""
+    if not isinstance(carried, Mapping):
+        raise StatisticsError(f"carried: {type(carried).__name__}, should be prototypes by label")
+    known, made = classes.tolist(), dict[Any, Floats]()
+    for label, row in carried.items():
+        if label not in known or _kind_of(label) != _kind(classes, "classes"):
+            raise StatisticsError(f"carried: {label!r}, should be one of {known!r}")
+        made[label] = as_floats(row, f"carried: {label!r}", (d,))
+    return made
+
+
+def _placed(stats: ClassStatistics, places: Ints, num_classes: int) -> ClassStatistics:
     """The same sums, each class at its place among more."""
     counts, squares = np.zeros(num_classes, np.int64), np.zeros(num_classes)
     sums = np.zeros((num_classes, stats.dim))

@@ -5,6 +5,7 @@ import pytest
 
 import mpt
 from mpt.core.affine import affine_map, extrapolated, map_ridge
+from mpt.core.equations import DEFAULT_COV_RIDGE
 
 CLASSES, LOST, DIM = 6, 5, 12
 
@@ -92,6 +93,32 @@ def test_where_the_map_cannot_know_the_verdict_says_so(seed):
     assert truth[0.0][1].verdict == "unconfirmed"
     assert 1.5 * truth[0.0][0] < off < far.expected_error
     assert far.verdict in ("degraded", "lost")
+
+
+def linear(seed, width):
+    """The lost class 8 deviations out in a direction in which the others are `width` wide; a map that is linear."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(CLASSES, size=1200)
+    old = 0.8 * rng.normal(size=(CLASSES, DIM))[labels] + rng.normal(size=(1200, DIM))
+    old[:, 0] *= width
+    old[labels == LOST, 0] += 8
+    new, stays = old @ rng.normal(size=(DIM, DIM)), labels != LOST
+    found, now = reconstructed(old, new, labels, stays)[2], report(new, labels, stays)
+    apart = found.prototype - new[labels == LOST].mean(axis=0)
+    covariance = now.covariance()
+    floor = DEFAULT_COV_RIDGE * np.trace(covariance) / DIM  # of Eq. (3)
+    return found, float(np.sqrt(apart @ np.linalg.solve(covariance + floor * np.eye(DIM), apart)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_the_map_explains_nearly_everything_the_verdict_stays_unconfirmed_at_any_reach(seed):
+    """Rightly so, as docs/how-to/model-upgrades.md says, unless nobody else uses a direction: there the map guesses."""
+    found, off = linear(seed, 0.3)
+    assert (found.reach > 1, found.verdict) == (True, "unconfirmed")
+    assert off < 0.1
+    found, off = linear(seed, 0.0)
+    assert (found.reach > 1, found.verdict) == (True, "unconfirmed")
+    assert off > 4 * found.expected_error
 
 
 def test_with_samples_left_nothing_changes(monkeypatch):

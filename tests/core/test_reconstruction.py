@@ -302,6 +302,24 @@ def test_references_that_span_the_space_leave_no_residual(variant):
     np.testing.assert_array_equal(rec.prototype, rec.in_span)
 
 
+def test_what_is_printed_says_what_is_known_of_its_health():
+    world = make_world()
+    deposit, left = mpt.deposit(world.stats(), 2), world.without_rare()
+    now = drifted(left)
+    cross = mpt.CrossStatistics.from_features(
+        left.features, now, left.labels, 6, weights=mpt.class_weights(deposit, world.num_classes)
+    )
+    made = mpt.reconstruct(deposit, left.stats(now), variant="cross", cross=cross)
+    said = f"class 2, {made.verdict}, expected error {made.expected_error:.3g}, reach {made.reach:.3g}, alpha=0.000"
+    assert said in repr(made)
+    made = mpt.reconstruct(deposit, left.stats(now))
+    assert f"class 2, {made.verdict}, expected error {made.expected_error:.3g}, alpha=0.000" in repr(made)
+    made = mpt.reconstruct(deposit, left.stats(now), variant="lite")
+    assert f"class 2, expected error {made.expected_error:.3g}, alpha=0.000" in repr(made)
+    alone = dataclasses.replace(made, expected_error=None)
+    assert f"class 2, alpha=0.000 from 0 remaining samples, growth={made.growth:.3f}, 5 ref" in repr(alone)
+
+
 def test_one_reference_class():
     world = make_world(num_classes=2, rare=0)
     deposit = mpt.deposit(world.stats(), 0)

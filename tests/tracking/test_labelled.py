@@ -303,6 +303,7 @@ def test_a_device_that_says_goodbye_takes_its_class_along():
         outcome = tracker.close(by_label(fleet(1), round, tracker.question()))
     assert tracker.roster.state("d") == "departed"
     assert tracker.held_out == ("press",) == tracker.question().held_out
+    assert repr(tracker.question()) == "<LabelledQuestion: round 4, 5 labels, 1 held out>"
     assert "press" in outcome.prototypes
 
 

@@ -72,8 +72,9 @@ class Reconstruction(Value):
         contradiction: how many times what is expected the remaining samples are off the forecast, squared; None where
             there are none, or one reference class.
         reach: in "cross", how far out the departing prototype lies for the map, squared, over what the samples that it
-            is fitted to do on average, Eq. (X12): beyond 1 the map extrapolates, and where no sample remains the
-            expected error says so. None in the others, and with one reference class.
+            is fitted to do on average, Eq. (X12): beyond 1 the map extrapolates, and where no sample remains what it
+            gets wrong on classes left out counts the more, if it gets anything wrong there. None in the others, and
+            with one reference class.
 
     In the variant "cross" the map predicts, and the remaining samples measure, the whole prototype. To keep Eq. (4),
     `predicted` and `measured` are what they have beyond `in_span`: predicted is map(mu) - in_span, measured the
@@ -98,8 +99,12 @@ class Reconstruction(Value):
     reach: float | None = None
 
     def __repr__(self) -> str:
+        health: list[str] = [] if self.verdict is None else [self.verdict]
+        health += [] if self.expected_error is None else [f"expected error {self.expected_error:.3g}"]
+        health += [] if self.reach is None else [f"reach {self.reach:.3g}"]
         return (
-            f"<Reconstruction: class {self.departed}, alpha={self.alpha:.3f} from {self.samples} remaining samples, "
+            f"<Reconstruction: class {self.departed}, {''.join(f'{one}, ' for one in health)}"
+            f"alpha={self.alpha:.3f} from {self.samples} remaining samples, "
             f"growth={self.growth:.3f}, {len(self.classes)} reference classes>"
         )
 

@@ -25,7 +25,7 @@ _QUESTION, _ANSWER = b"L", b"N"
 _NOTHING: Mapping[int, ArrayLike] = {}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LabelledQuestion(Value):
     """What the server asks of every device in a round.
 
@@ -43,6 +43,9 @@ class LabelledQuestion(Value):
         if len(labels) != len(self.labels) or len(labels) > room:
             raise StatisticsError(f"labels: {len(self.labels)}, should be at most {room}, each once")
         object.__setattr__(self, "labels", labels)
+
+    def __repr__(self) -> str:
+        return f"<LabelledQuestion: round {self.round}, {len(self.labels)} labels, {len(self.held_out)} held out>"
 
     @property
     def round(self) -> int:

@@ -16,6 +16,7 @@ from mpt.core.wire import Reader
 Label = str | int | float | bool
 LONGEST_LABEL = 256
 _KINDS: dict[type, str] = {str: "a text", bool: "a truth value", int: "an integer", float: "a real number"}
+_SEVERAL: dict[type, str] = {str: "texts", bool: "truth values", int: "integers", float: "real numbers"}
 _PLAIN = "should be a text, an integer, a real number or a truth value"
 
 
@@ -54,6 +55,11 @@ def as_label_set(values: object, name: str = "labels", known: Iterable[Label] = 
         told = (f"{ascii(label)[:40]} is {_KINDS[type(label)]}" for label in (one, other))
         raise StatisticsError(f"{name}: {' and '.join(told)}, all should be of one kind")
     return tuple(dict.fromkeys(found))
+
+
+def kind_of(labels: Collection[Label]) -> str:
+    """What labels are that are all of one kind: texts, integers, real numbers or truth values; empty where none are."""
+    return _SEVERAL[type(next(iter(labels)))] if labels else ""
 
 
 def distinct(values: object) -> tuple[tuple[Label, ...], Ints]:

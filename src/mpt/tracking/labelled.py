@@ -12,7 +12,6 @@ Inside is a `Tracker`, whose classes are the places of the labels in a list that
 import dataclasses
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -73,7 +72,8 @@ class LabelledTracker:
         """A fleet that nobody has answered yet.
 
         Args:
-            labels: the only ones that there may be; answers with others are refused. None: any, in any round.
+            labels: the only ones that there may be; answers with others are refused. None: any, in any round, of the
+                kind that most answers in the first round that has any have.
             num_classes: how many labels there may be; None: as many as `labels`, or 1,000.
             dim: d, the feature dimension; None: that of most answers in the first round that has any.
             watch: labels that are watched from the first round on, however they are spread.
@@ -289,8 +289,9 @@ class LabelledTracker:
         """
         for device, answer in answers.items():
             self.receive(device, answer)
-        heard = self._crowded(self._of_one_dimension(self._heard()))
-        labels, dim = heard.labels, self.state.dim
+        dim, heard = self.state.dim, self._heard().of_one_kind()
+        heard = self._crowded(heard.of_one_dimension() if dim is None else heard)
+        labels = heard.labels
         if dim is None and heard.answers:
             dim = dimension(heard.question, next(iter(heard.answers.values())))
         tracker = resumed(self.state.grown(labels, dim))
@@ -303,16 +304,6 @@ class LabelledTracker:
         self.state = after
         said = tuple(line(f"device {v}: {why}", 2 * LONGEST_REASON) for v, why in sorted(heard.refused.items()))
         return LabelledOutcome(labels, outcome, (*said, *outcome.problems))
-
-    def _of_one_dimension(self, heard: OpenRound) -> OpenRound:
-        """In the first round that has answers: without those whose features have another dimension than most."""
-        if self.state.dim is not None or not heard.answers:
-            return heard
-        dims = {device: dimension(heard.question, answer) for device, answer in heard.answers.items()}
-        ((most, _),) = Counter(dims.values()).most_common(1)
-        kept = {device: answer for device, answer in heard.answers.items() if dims[device] == most}
-        wrong = {v: f"answer: features of {d} dimensions, most have {most}" for v, d in dims.items() if d != most}
-        return replace(heard, answers=kept, refused={**heard.refused, **wrong})
 
     def _crowded(self, heard: OpenRound) -> OpenRound:
         """Where answers that fit one by one have too many labels together: without those that came last."""

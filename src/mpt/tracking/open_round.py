@@ -1,16 +1,20 @@
 """A round that is being heard: who has answered what, whom it waits for, and until when."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
 from mpt.core import StatisticsError
 from mpt.core.validation import Ints
 from mpt.protocol.labelled import LabelledAnswer, LabelledQuestion
-from mpt.protocol.labels import Label, as_label_set
+from mpt.protocol.labels import Label, as_label_set, kind_of
 from mpt.protocol.question import parts
 from mpt.tracking.growing import moved
+
+Trait = TypeVar("Trait", bound=Hashable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +69,33 @@ class OpenRound:
         """With an answer that came too late, unless there is one that did not."""
         return self if device in self.answers else replace(self, late={**self.late, device: why})
 
+    def of_one_kind(self) -> "OpenRound":
+        """Where the question has no labels yet: without the answers whose labels are of another kind than most have.
+
+        It is decided here, and not when an answer comes: whoever comes first would lock all others out for good.
+        """
+        if self.question.labels:
+            return self
+        kinds = {device: kind_of(answer.new) for device, answer in self.answers.items() if answer.new}
+        return self._as_most(kinds, lambda kind, most: f"answer: labels are {kind}, should be {most}, as most have")
+
+    def of_one_dimension(self) -> "OpenRound":
+        """Where d is not known yet: without the answers whose features have another dimension than most have."""
+        dims = {device: dimension(self.question, answer) for device, answer in self.answers.items()}
+        return self._as_most(dims, lambda d, most: f"answer: features of {d} dimensions, most have {most}")
+
+    def _as_most(self, found: Mapping[str, Trait], why: Callable[[Trait, Trait], str]) -> "OpenRound":
+        """Without the answers of which something else was found than of most; of as many, what came first counts."""
+        if not found:
+            return self
+        ((most, _),) = Counter(found.values()).most_common(1)
+        wrong = {device: why(one, most) for device, one in found.items() if one != most}
+        kept = {device: answer for device, answer in self.answers.items() if device not in wrong}
+        return replace(self, answers=kept, refused={**self.refused, **wrong})
+
     @property
     def labels(self) -> tuple[Label, ...]:
-        """Those of the question, and behind them the new ones of all answers, sorted."""
+        """Those of the question, and behind them the new ones of all answers, sorted; all are `of_one_kind`."""
         known = self.question.labels
         new = {label for answer in self.answers.values() for label in answer.new} - set(known)
         return known + tuple(sorted(new))
