@@ -112,13 +112,45 @@ def linear(seed, width):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_where_the_map_explains_nearly_everything_the_verdict_stays_unconfirmed_at_any_reach(seed):
-    """Rightly so, as docs/how-to/model-upgrades.md says, unless nobody else uses a direction: there the map guesses."""
+    """Rightly so, as docs/how-to/model-upgrades.md says: a linear map holds further out as well."""
     found, off = linear(seed, 0.3)
     assert (found.reach > 1, found.verdict) == (True, "unconfirmed")
-    assert off < 0.1
+    assert off < found.expected_error < 0.1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_direction_that_no_other_class_uses_is_a_guess_and_is_called_that(seed):
     found, off = linear(seed, 0.0)
-    assert (found.reach > 1, found.verdict) == (True, "unconfirmed")
-    assert off > 4 * found.expected_error
+    assert found.verdict == "lost"
+    assert off / 2.5 < found.expected_error < 2.5 * off
+
+
+@pytest.mark.parametrize("out", [0.0, 8.0])
+def test_what_no_sample_tells_is_what_the_ridge_leaves_out(out):
+    """Eq. (X13) by its definition: what of the point a ridge regression of z on itself does not give back."""
+    old, _, labels, stays = world(out)
+    deposit, cross, found = reconstructed(*world(out))
+    there = np.arange(LOST)
+    ridge = map_ridge(cross.weights[there], cross.counts[there], DIM)
+    counted = cross.weights[there] * cross.counts[there]
+    fitted = affine_map(cross.earlier_means_of(there), cross.means[there], counted, *cross.within, ridge)
+    rows, w = old[stays], cross.weights[labels[stays]]
+    rows = rows - w @ rows / w.sum()
+    gram = (w[:, None] * rows).T @ rows
+    back = np.linalg.solve(gram + ridge * np.trace(gram) / DIM * np.eye(DIM), gram)
+    away = deposit.prototype - fitted.earlier_centre
+    lower = np.linalg.cholesky(np.cov(np.random.default_rng(2).normal(size=(DIM, 50))))
+    turned = np.linalg.solve(lower, (fitted.matrix - fitted.towards * np.eye(DIM)).T)
+    expected = np.linalg.norm(away - away @ back) * np.sqrt(np.mean(np.sum(turned**2, axis=0)))
+    assert fitted.unseen(deposit.prototype, np.asfortranarray(lower)) == pytest.approx(expected)
+    assert (found.expected_error > expected) or out == 0
+
+
+def test_where_nothing_has_moved_nothing_is_unseen():
+    old, _, labels, stays = world(8.0)
+    found = reconstructed(old, old, labels, stays)[2]
+    assert found.reach > 1
+    assert found.expected_error < 1e-6
 
 
 def test_with_samples_left_nothing_changes(monkeypatch):

@@ -65,6 +65,8 @@ class AffineMap(NamedTuple):
         parameters: p = tr(G (G + lambda I)^-1), how many of its d coefficients an output has the samples to fit.
         factor: (d, d), the lower Cholesky factor of (G + lambda I) / sum(w); of zeros where nothing was fitted.
         reaches: (K,), of Eq. (X12): how far out each class's mean lies for the map without that class.
+        ridge: lambda / sum(w).
+        towards: rho of Eq. (X2).
     """
 
     earlier_centre: Floats
@@ -74,6 +76,8 @@ class AffineMap(NamedTuple):
     parameters: float
     factor: Floats
     reaches: Floats
+    ridge: float
+    towards: float
 
     def __call__(self, rows: Floats) -> Floats:
         """The map applied to a vector (d,) or to rows (N, d) of the reference model's space."""
@@ -87,6 +91,21 @@ class AffineMap(NamedTuple):
         if not self.factor.any():
             return 0.0
         return float(np.sum(whiten(point - self.earlier_centre, self.factor) ** 2))
+
+    def unseen(self, point: Floats, factor: Floats) -> float:
+        r"""Eq. (X13): what no sample tells of where a point (d,) goes, whitened by L (d, d) of h.
+
+            u = |lambda (G + lambda I)^-1 (z - m)| |(A - rho I) L^-T|_F / sqrt(d).
+
+        The ridge leaves the first factor's part of z - m out, as no sample goes there: it is carried by rho alone. It
+        may be as wrong as rho is of any direction on average.
+        """
+        if not self.factor.any():
+            return 0.0
+        away = point - self.earlier_centre
+        left_out = self.ridge * scipy.linalg.cho_solve((self.factor, True), away, check_finite=False)
+        turned = whiten(self.matrix - self.towards * np.eye(len(away)), factor)
+        return float(np.linalg.norm(left_out) * np.linalg.norm(turned) / np.sqrt(len(away)))
 
 
 def effective_samples(weights: Floats, counts: Floats | Ints) -> float:
@@ -145,7 +164,7 @@ def affine_map(
     size = float(np.trace(whole)) / len(whole)
     if size <= 0:
         return AffineMap(
-            earlier_centre, centre, np.eye(len(whole)), dh - dz, 0.0, np.zeros_like(whole), np.zeros(len(dz))
+            earlier_centre, centre, np.eye(len(whole)), dh - dz, 0.0, np.zeros_like(whole), np.zeros(len(dz)), 0.0, 1.0
         )
     moved = within_cross + dot(weighted.T, dh)
     rho = max(float(np.trace(moved)) / float(np.trace(whole)), 0.0) if towards is None else towards
@@ -160,7 +179,8 @@ def affine_map(
     errors = (dh - dot(dz, matrix)) / np.maximum(1 - leverage, 1e-6)[:, None]
     inverse = scipy.linalg.lapack.dtrtri(factor, lower=1)[0]
     parameters = len(whole) - ridge * size * float(np.sum(inverse**2))
-    return AffineMap(earlier_centre, centre, matrix, errors, parameters, factor / np.sqrt(total), reaches)
+    scaled = factor / np.sqrt(total)
+    return AffineMap(earlier_centre, centre, matrix, errors, parameters, scaled, reaches, ridge * size / total, rho)
 
 
 def _centred(means: Floats, share: Floats) -> tuple[Floats, Floats]:

@@ -111,6 +111,7 @@ def mapped(deposit: Deposit, stats: ClassStatistics, cross: CrossStatistics, pro
     blind = not samples and reach > OUTSIDE
     usual = extrapolated(found, squares, share, found.reach(start)) / d if blind else prior
     error = expected_error(alpha, noise, samples, usual, gap)
+    error = float(np.hypot(error, found.unseen(start, factor))) if blind else error
     error = float(np.hypot(error, min(_UNTRAINED * margin, error)))
     gaps = tuple[Gap, ...]()
     if samples:
