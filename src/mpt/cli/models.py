@@ -14,7 +14,7 @@ from mpt.base.errors import MptError
 from mpt.cli.render import note, say, show
 
 if TYPE_CHECKING:
-    from mpt.export import DeployableModel, Release
+    from mpt.export import DeployableModel, Release, ReleaseManifest
     from mpt.fleet.store import Store
 
 T = TypeVar("T")
@@ -93,14 +93,19 @@ def export(
     if isinstance(about, TwoModelMetadata):
         say(f"{second_file(path)}: the model of round {about.earlier_round}; {about.rule}")
     say(f"{manifest_path(path)}: SHA-256 {made.sha256[:12]}...")
+    _say_classes(made)
+    if publish is not None:
+        say(f"{path}: {publish(path, made)}")
+
+
+def _say_classes(made: "ReleaseManifest") -> None:
+    """Each class that is not measured, a line."""
     for one in made.origin.classes:
         if one.state == "missing":
             say(f"{one.name} has no prototype and is never predicted")
         elif one.state != "measured":
             error = "" if one.expected_error is None else f", an error of {one.expected_error:.2g} is expected"
             say(f"{one}{error}")
-    if publish is not None:
-        say(f"{path}: {publish(path, made)}")
 
 
 def predict(
