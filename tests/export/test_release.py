@@ -3,14 +3,28 @@
 import hashlib
 import json
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.core.health import VERDICTS
-from mpt.export import ClassStanding, ExportError, Origin, ReleaseManifest, read_release
+from mpt.export import (
+    ClassStanding,
+    DeployableModel,
+    ExportError,
+    Metadata,
+    Origin,
+    Release,
+    ReleaseManifest,
+    read_release,
+    write_model,
+    write_release,
+)
 from mpt.export.manifest import LEVELS, check_required, manifest_path, parse
+from mpt.learning import build
 
 CLASSES = (
     ClassStanding("car", "measured"),
@@ -18,7 +32,9 @@ CLASSES = (
     ClassStanding("bus", "missing"),
 )
 ORIGIN = Origin("run", "mpt-x", "mahalanobis", "a" * 64, "road", "f00", 0, "0.1.0", None, CLASSES)
-MANIFEST = ReleaseManifest("m.pt", "torchscript", "b" * 64, 12, None, 5, "cnn3", 3, 28, "0.1.0", "good", ORIGIN)
+MANIFEST = ReleaseManifest(
+    "m.pt", "torchscript", "b" * 64, 12, None, 5, "cnn3", 3, 28, (3, 28, 28), "0.1.0", "good", ORIGIN
+)
 
 
 def test_what_is_written_is_read():
@@ -30,7 +46,11 @@ def test_what_is_written_is_read():
 @pytest.mark.parametrize(
     ("place", "value", "sentence"),
     [
-        (("mpt_release",), 2, "here: mpt_release is 2, this release of mpt reads 1"),
+        (("mpt_release",), 3, "here: mpt_release is 3, this release of mpt reads 1 to 2"),
+        (("mpt_release",), 0, "here: mpt_release is 0, this release of mpt reads 1 to 2"),
+        (("input_shape",), [], r"here: input_shape is \[\], should be one to three numbers of at least 1"),
+        (("input_shape",), [3, 0], r"here: input_shape is \[3, 0\], should be one to three"),
+        (("input_shape",), [True], r"here: input_shape is \[True\], should be one to three"),
         (("sha256",), "B" * 64, "here: sha256 is 'BBBB.*should be a SHA-256 as 64 hexadecimal digits"),
         (("round",), -1, "here: round is -1, should be at least 0"),
         (("round",), True, "here: round is True, should be a whole number"),
@@ -54,6 +74,31 @@ def test_what_is_wrong_is_named(place, value, sentence):
     inner[place[-1]] = value
     with pytest.raises(ExportError, match=sentence):
         parse(json.dumps(found), "here")
+
+
+def test_a_manifest_of_the_first_version_is_of_images():
+    found = json.loads(MANIFEST.to_json())
+    found["mpt_release"] = 1
+    with pytest.raises(ExportError, match="has 'input_shape', which no manifest has"):
+        parse(json.dumps(found), "here")
+    del found["input_shape"]
+    assert parse(json.dumps(found), "here") == MANIFEST
+
+
+def test_paths_may_be_texts(tmp_path, monkeypatch):
+    model = DeployableModel(
+        build("mlp", num_classes=3, in_channels=4, image_size=1, seed=0, input_shape=(4,)).eval(),
+        np.zeros((3, 64)), np.zeros(3), Metadata(("car", "truck", "bus"), (), (), 1, "mlp", 4, 1, (4,), "0.1.0")
+    )  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    write_model(model, "torchscript", "deep/alone.pt")
+    made = write_release(Release(model, ORIGIN), "torchscript", "deep/m.pt")
+    assert read_release("deep/m.pt") == read_release(tmp_path / "deep" / "m.pt") == made
+    assert made.files("deep/m.pt") == made.files(Path("deep/m.pt"))
+    assert sorted(path.name for path in Path("deep").iterdir()) == ["alone.pt", "m.pt", "m.pt.manifest.json"]
+    for wrong in ("", "nothing.pt", "."):
+        with pytest.raises(ExportError, match=r"manifest\.json: cannot be read"):
+            read_release(wrong)
 
 
 def test_every_key_is_needed():

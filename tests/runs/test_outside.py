@@ -1,7 +1,11 @@
 """The real MLflow on a store of SQLite, and the real Weights & Biases offline: a run's figures, and its model."""
 
+import importlib
 import json
+import shutil
 import socket
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,16 +15,22 @@ for package in ("pandas", "torch", "typer"):
 from typer.testing import CliRunner
 
 from mpt.cli.main import app
-from mpt.export import read_release
+from mpt.export import ClassStanding, Origin, ReleaseManifest, read_release
 from mpt.report.simulate import simulate
 from mpt.runs.config import ConfigError, make_config
 from mpt.runs.logbook import track
-from mpt.runs.publish import registered
+from mpt.runs.publish import Publication, Registered, check_rules, folder_of, registered
 
 SETTINGS = {
     "dataset": "road?train=20&test=8", "image_size": 28, "vehicles": 3, "remaining": 0.1, "rounds": 3, "depart_at": 1,
     "eval_every": 1, "epochs": 1, "batch_size": 16, "methods": ("frozen", "mpt"),
 }  # fmt: skip
+ORIGIN = Origin(
+    "run", "mpt", "mahalanobis", "a" * 64, "road", "f0", 0, "0.1.0", None, (ClassStanding("car", "measured"),)
+)
+RELEASE = ReleaseManifest(
+    "m.pt", "torchscript", "b" * 64, 12, None, 3, "cnn3", 3, 28, (3, 28, 28), "0.1.0", "good", ORIGIN
+)
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
@@ -74,6 +84,12 @@ def call(*arguments):
     return CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
 
 
+def fetched(mlflow, store, version, where):
+    """What a version of a registered model has, as the docs say."""
+    there = mlflow.artifacts.download_artifacts(artifact_uri=version.source, dst_path=str(where), tracking_uri=store)
+    return Path(there)
+
+
 def run_again(folder, logger, **changed):
     """A run whose rounds a logger gets, as the command has it."""
     config = make_config({**SETTINGS, **changed})
@@ -119,8 +135,82 @@ def test_a_finished_run_is_tracked_afterwards_and_its_model_registered(mlflow, s
     assert (str(version.version), version.tags["mpt.sha256"]) == ("2", release.sha256)
     (truck,) = [one for one in release.origin.classes if one.name == "truck"]
     assert version.tags["mpt.class.truck"] == truck.verdict
-    there = client.download_artifacts(version.run_id, "model", str(tmp_path))
-    assert read_release(tmp_path / "model" / "m.pt") == release, there
+    assert read_release(fetched(mlflow, store, version, tmp_path) / "m.pt") == release
+
+
+def test_a_version_keeps_its_model_whatever_is_exported_later(mlflow, store, folder, tmp_path):
+    """From one tracked run, in files of one name: a method, another one, and the other one once more."""
+    tracked = shutil.copytree(folder, tmp_path / "run")
+    run_again(tracked, track(f"mlflow:{store}", make_config(SETTINGS), tracked, print))
+    made = {}
+    for alias, method in (("production", "mpt"), ("experiment", "frozen")):
+        done = call("export", tracked, "--method", method, "--out", tmp_path / "m.pt", "--track", f"mlflow:{store}",
+                    "--register", f"cars@{alias}")  # fmt: skip
+        assert done.exit_code == 0, done.stderr
+        made[alias] = read_release(tmp_path / "m.pt")
+    made["again"] = made["experiment"]
+    Publication(f"mlflow:{store}", "cars@again", tracked, print)(tmp_path / "m.pt", made["again"])
+    client = mlflow.MlflowClient(tracking_uri=store)
+    versions = {alias: client.get_model_version_by_alias("cars", alias) for alias in made}
+    assert len({one.run_id for one in versions.values()}) == 1, "all are of one run, or this shows nothing"
+    assert versions["again"].source == versions["experiment"].source != versions["production"].source
+    for alias, release in made.items():
+        there = fetched(mlflow, store, versions[alias], tmp_path / alias)
+        assert sorted(path.name for path in there.iterdir()) == ["m.pt", "m.pt.manifest.json"]
+        assert read_release(there / "m.pt") == release
+        assert versions[alias].tags["mpt.sha256"] == release.sha256
+
+
+def test_a_release_has_a_place_of_its_own():
+    other = replace(RELEASE, required=None)
+    places = [folder_of(one) for one in (RELEASE, other, replace(RELEASE, file="o.pt"), replace(RELEASE, round=4))]
+    assert len(set(places)) == 4
+    assert folder_of(replace(RELEASE)) == places[0]
+    assert places[0].startswith(f"model/{RELEASE.sha256[:12]}-")
+
+
+@pytest.mark.parametrize(
+    ("package", "text", "sentence"),
+    [
+        ("mlflow", "eights@latest", "register: the alias 'latest' is one that MLflow gives by itself, should be anoth"),
+        ("mlflow", "eights@LATEST", "register: the alias 'LATEST' is one that MLflow gives by itself"),
+        ("mlflow", "eights@v1", "register: the alias 'v1' is one that MLflow gives by itself"),
+        ("mlflow", "eights@V12", "register: the alias 'V12' is one that MLflow gives by itself"),
+        ("mlflow", "eights@a.b", "register: the alias 'a.b', should be of letters, digits, '_' and '-' for MLflow"),
+        ("mlflow", f"{'n' * 256}@a", "register: the name has 256 characters, should have at most 255"),
+        ("mlflow", f"n@{'a' * 256}", "register: the alias has 256 characters, should have at most 255"),
+        ("mlflow", "..@a", "register: '..@a', should be NAME or NAME@ALIAS"),
+        ("wandb", "eights@v3", "register: the alias 'v3' is one that Weights & Biases gives by itself"),
+        ("wandb", "n" * 129, "register: the name has 129 characters, should have at most 128"),
+    ],
+)
+def test_what_a_registry_would_refuse_is_refused_before_anything_is_written(package, text, sentence, folder, tmp_path):
+    pytest.importorskip(package, reason="the extra track is not installed")
+    place = f"mlflow:sqlite:///{tmp_path}/mlflow.db" if package == "mlflow" else package
+    done = call("export", folder, "--out", tmp_path / "m.pt", "--track", place, "--register", text)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert f"mpt: {sentence}" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_rules_are_mlflows(mlflow):
+    """What passes here passes there, and what is refused here is refused there."""
+    theirs = importlib.import_module("mlflow.utils.validation")
+    for alias in ("a", "A-1", "v", "v1a", "1", "latest1", "v_1", "é", "a" * 255, "latest", "Latest", "v0", "V3", "a.b"):
+        try:
+            check_rules(Registered("n", alias), "mlflow")
+            ours = None
+        except ConfigError as error:
+            ours = error
+        try:
+            theirs._validate_model_alias_name(alias)
+            theirs._validate_model_alias_name_reserved(alias)
+        except mlflow.MlflowException:
+            assert ours, alias
+        else:
+            assert ours is None, alias
+    for name in ("a", "a.b", "a-b", "1", "_", "a..b"):
+        theirs._validate_model_name(registered(name).name)
 
 
 def test_a_store_without_a_registry_is_said_and_so_is_one_that_is_none(mlflow, store, folder, tmp_path, monkeypatch):

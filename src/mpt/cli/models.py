@@ -14,7 +14,7 @@ from mpt.base.errors import MptError
 from mpt.cli.render import note, say, show
 
 if TYPE_CHECKING:
-    from mpt.export import DeployableModel, Release
+    from mpt.export import DeployableModel, Release, ReleaseManifest
     from mpt.fleet.store import Store
 
 T = TypeVar("T")
@@ -68,6 +68,8 @@ def export(
 ) -> None:
     """The backbone with the last readout as its last linear layer: uint8 images (N, C, H, W) to logits.
 
+    Of a run of series it takes them (N, channels, length) in float32, of vectors (N, d).
+
     Beside it stands its manifest: its SHA-256, where it comes from, and how far each class can be trusted.
     """
     from mpt.export.formats import kind_of, second_file
@@ -75,6 +77,7 @@ def export(
     from mpt.export.release import write_release
     from mpt.export.two_models import TwoModelMetadata
     from mpt.fleet.export import default_name
+    from mpt.learning.backbones.classifier import samples_in_words
     from mpt.runs.publish import publication
     from mpt.runs.reader import is_run
 
@@ -85,18 +88,24 @@ def export(
     release = _release(where, method, readout, seed, hesitation)
     made, about = write_release(release, chosen, path, require), release.model.metadata
     by = f", {about.method} by its {about.readout} readout" if about.method else ""
-    say(f"{path}: {about.backbone} with {len(about.class_names)} classes after round {about.round}{by}")
+    takes = "" if about.kind == "images" else f" for {samples_in_words(about.input_shape)}"
+    say(f"{path}: {about.backbone}{takes} with {len(about.class_names)} classes after round {about.round}{by}")
     if isinstance(about, TwoModelMetadata):
         say(f"{second_file(path)}: the model of round {about.earlier_round}; {about.rule}")
     say(f"{manifest_path(path)}: SHA-256 {made.sha256[:12]}...")
+    _say_classes(made)
+    if publish is not None:
+        say(f"{path}: {publish(path, made)}")
+
+
+def _say_classes(made: "ReleaseManifest") -> None:
+    """Each class that is not measured, a line."""
     for one in made.origin.classes:
         if one.state == "missing":
             say(f"{one.name} has no prototype and is never predicted")
         elif one.state != "measured":
             error = "" if one.expected_error is None else f", an error of {one.expected_error:.2g} is expected"
             say(f"{one}{error}")
-    if publish is not None:
-        say(f"{path}: {publish(path, made)}")
 
 
 def predict(
@@ -132,9 +141,11 @@ def _model(
 ) -> "DeployableModel":
     """Of a run's folder, or of a fleet's state."""
     from mpt.fleet.export import deployable as of_fleet
+    from mpt.runs.export import check_images
     from mpt.runs.export import deployable as of_run
 
     if _is_run(where, method, readout):
+        check_images(Path(where))
         return of_run(Path(where), method, readout, seed, hesitation)
     return _of_store(where, partial(of_fleet, hesitation=hesitation))
 

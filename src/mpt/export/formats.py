@@ -1,6 +1,7 @@
 """The files: ONNX and TorchScript.
 
 What is exported takes uint8 images (N, C, H, W), any N, and gives logits (N, num_classes); the class is the largest.
+Of a model of series it takes them (N, channels, length) in float32, of vectors (N, d); the input is called what it is.
 Normalisation is inside, and the classes' names are in the metadata, so that a vehicle needs nothing else.
 """
 
@@ -44,7 +45,7 @@ def kind_of(kind: str | None, out: Path | None) -> str:
     return kind
 
 
-def write_model(model: DeployableModel, kind: str, out: Path) -> Metadata:
+def write_model(model: DeployableModel, kind: str, out: Path | str) -> Metadata:
     """Write the file.
 
     Args:
@@ -55,12 +56,13 @@ def write_model(model: DeployableModel, kind: str, out: Path) -> Metadata:
     lacking = _lacking(kind_of(kind, None))
     if lacking is not None:
         raise ExportError(f"{lacking} is not installed, {installs('export')} brings it")
-    about = model.metadata
-    images = torch.zeros((2, about.in_channels, about.image_size, about.image_size), dtype=torch.uint8)
-    files: dict[Path, tuple[Any, tuple[Tensor, ...], Metadata]] = {out: (model.deployed(), (images,), about)}
+    about, out = model.metadata, Path(out)
+    samples = torch.zeros((2, *about.input_shape), dtype=torch.uint8 if about.kind == "images" else torch.float32)
+    files: dict[Path, tuple[Any, dict[str, Tensor], Metadata]] = {out: (model.deployed(), {about.kind: samples}, about)}
     if isinstance(model, TwoModels) and isinstance(about, TwoModelMetadata):
         partial = torch.zeros((2, len(about.class_names)))
-        files[second_file(out)] = model.second(), (images, partial), replace(about, part="earlier")
+        both = {about.kind: samples, "partial": partial}
+        files[second_file(out)] = model.second(), both, replace(about, part="earlier")
     with torch.no_grad(), _quiet():
         made = {path: _WRITERS[kind](*file) for path, file in files.items()}
     try:
@@ -79,16 +81,18 @@ def second_file(out: Path) -> Path:
         >>> second_file(Path("runs/model.onnx")).name
         'model.earlier.onnx'
     """
-    return out.with_name(f"{out.stem}.earlier{out.suffix}")
+    return out.parent / f"{out.stem}.earlier{out.suffix}"
 
 
-def _onnx(model: Any, example: tuple[Tensor, ...], about: Metadata) -> bytes:
+def _onnx(model: Any, example: dict[str, Tensor], about: Metadata) -> bytes:
     batch = torch.export.Dim("batch")
     try:
-        exported = torch.export.export(model, example, dynamic_shapes=tuple({0: batch} for _ in example))
+        exported = torch.export.export(
+            model, tuple(example.values()), dynamic_shapes=tuple({0: batch} for _ in example)
+        )
         program = torch.onnx.export(
             exported,
-            input_names=list(model.inputs),
+            input_names=list(example),
             output_names=list(model.outputs),
             opset_version=_OPSET,
             dynamo=True,
@@ -107,7 +111,7 @@ def _onnx(model: Any, example: tuple[Tensor, ...], about: Metadata) -> bytes:
 
 
 def _name_batch(proto: Any) -> None:
-    """Call the number of images "batch", which torch calls by a number of its own, such as s34."""
+    """Call the number of samples "batch", which torch calls by a number of its own, such as s34."""
     graph = proto.graph
     axis = graph.input[0].type.tensor_type.shape.dim[0].dim_param
     for value in (*graph.input, *graph.output, *graph.value_info):
@@ -116,19 +120,21 @@ def _name_batch(proto: Any) -> None:
                 dim.dim_param = dim.dim_param.replace(axis, "batch")
 
 
-def _torchscript(model: Any, example: tuple[Tensor, ...], about: Metadata) -> bytes:
+def _torchscript(model: Any, example: dict[str, Tensor], about: Metadata) -> bytes:
     try:
-        traced = torch.jit.trace(model, example)  # type: ignore[no-untyped-call]
+        traced = torch.jit.trace(model, tuple(example.values()))  # type: ignore[no-untyped-call]
     except Exception as error:
         raise _not_exportable(about, str(error).strip().split("\n")[0]) from error
-    images, *rest = example
-    more = (torch.cat([images, images + 128, images + 255]), *(torch.cat([one, one, one]) for one in rest))
+    samples, *rest = example.values()
+    more = (torch.cat([samples, samples + 128, samples + 255]), *(torch.cat([one, one, one]) for one in rest))
     try:
         same = all(map(_close, _several(traced(*more)), _several(model(*more))))
     except RuntimeError:
         same = False
     if not same:
-        raise _not_exportable(about, f"traced with {len(images)} images it gives other logits for {len(more[0])}")
+        raise _not_exportable(
+            about, f"traced with {len(samples)} {about.kind} it gives other logits for {len(more[0])}"
+        )
     buffer = io.BytesIO()
     torch.jit.save(traced, buffer, _extra_files={METADATA: json.dumps(asdict(about)).encode()})
     return buffer.getvalue()
@@ -143,10 +149,10 @@ def _close(one: Tensor, other: Tensor) -> bool:
 
 
 def _not_exportable(about: Metadata, why: str) -> ExportError:
-    return ExportError(f"backbone: {about.backbone} cannot be exported for any number of images ({why})")
+    return ExportError(f"backbone: {about.backbone} cannot be exported for any number of {about.kind} ({why})")
 
 
-_WRITERS: dict[str, Callable[[Any, tuple[Tensor, ...], Metadata], bytes]] = {"onnx": _onnx, "torchscript": _torchscript}
+_WRITERS: dict[str, Callable[[Any, dict[str, Tensor], Metadata], bytes]] = {"onnx": _onnx, "torchscript": _torchscript}
 
 
 def _lacking(kind: str) -> str | None:

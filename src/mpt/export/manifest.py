@@ -16,8 +16,8 @@ from mpt.base.text import listed
 from mpt.core.health import VERDICTS, Verdict
 from mpt.export.formats import EXTENSIONS, ExportError, second_file
 
-FORMAT = 1
-"""Of the file; raised when a key changes its meaning."""
+FORMAT = 2
+"""Of the file; raised when a key is new or changes its meaning. Files of version 1, which are of images, are read."""
 ENDING = ".manifest.json"
 
 State = Literal["measured", "reconstructed", "departed", "kept", "missing"]
@@ -105,7 +105,7 @@ class ReleaseManifest:
         bytes: its size.
         earlier_sha256: of the earlier model's file, `second_file`; None where there is one model.
         round: of the model and the prototypes.
-        backbone, in_channels, image_size: of the model.
+        backbone, in_channels, image_size, input_shape: of the model, as in `mpt.export.Metadata`.
         exported_by: the release of mpt that wrote it.
         required: what was required of its classes, one of `LEVELS`; None where nothing was.
         origin: where it comes from, and its classes.
@@ -120,12 +120,14 @@ class ReleaseManifest:
     backbone: str
     in_channels: int
     image_size: int
+    input_shape: tuple[int, ...]
     exported_by: str
     required: str | None
     origin: Origin
 
-    def files(self, model: Path) -> tuple[Path, ...]:
+    def files(self, model: Path | str) -> tuple[Path, ...]:
         """All that is released: the model, where there is one the earlier one, and this."""
+        model = Path(model)
         earlier = () if self.earlier_sha256 is None else (second_file(model),)
         return (model, *earlier, manifest_path(model))
 
@@ -141,7 +143,7 @@ def manifest_path(model: Path) -> Path:
         >>> manifest_path(Path("runs/eight/model.onnx")).as_posix()
         'runs/eight/model.onnx.manifest.json'
     """
-    return model.with_name(model.name + ENDING)
+    return model.parent / (model.name + ENDING)
 
 
 def check_level(level: str | None) -> None:
@@ -162,12 +164,13 @@ def check_required(classes: Sequence[ClassStanding], level: str | None) -> None:
         raise ExportError(f"require: {told}; every class that is not measured should be {least}, nothing was written")
 
 
-def read_release(model: Path) -> ReleaseManifest:
+def read_release(model: Path | str) -> ReleaseManifest:
     """The manifest beside a model, checked: its shape, and that the model is the one it was written for.
 
     Raises:
         ExportError: it is missing or broken, or the model is another.
     """
+    model = Path(model)
     path = manifest_path(model)
     try:
         text, data = path.read_text(encoding="utf-8"), model.read_bytes()
@@ -200,8 +203,9 @@ def parse(text: str, where: str) -> ReleaseManifest:
         raise ExportError(f"{where}: is no JSON ({error})") from None
     top = _Keys(found, where)
     version = top.take("mpt_release", int)
-    if version != FORMAT:
-        raise ExportError(f"{where}: mpt_release is {version}, this release of mpt reads {FORMAT}")
+    if not 1 <= version <= FORMAT:
+        raise ExportError(f"{where}: mpt_release is {version}, this release of mpt reads 1 to {FORMAT}")
+    channels, size = top.whole("in_channels"), top.whole("image_size")
     made = ReleaseManifest(
         file=top.take("file", str),
         format=top.one_of("format", tuple(EXTENSIONS)),
@@ -210,8 +214,9 @@ def parse(text: str, where: str) -> ReleaseManifest:
         earlier_sha256=top.hash("earlier_sha256", None),
         round=top.whole("round"),
         backbone=top.take("backbone", str),
-        in_channels=top.whole("in_channels"),
-        image_size=top.whole("image_size"),
+        in_channels=channels,
+        image_size=size,
+        input_shape=(channels, size, size) if version == 1 else top.shape("input_shape"),
         exported_by=top.take("exported_by", str),
         required=top.one_of("required", (*LEVELS, None)),
         origin=_origin(_Keys(top.take("origin", dict), f"{where}: origin")),
@@ -278,6 +283,13 @@ class _Keys:
         if value < 0:
             raise ExportError(f"{self.where}: {key} is {value}, should be at least 0")
         return value
+
+    def shape(self, key: str) -> tuple[int, ...]:
+        """One to three numbers of at least 1: of a vector, a series or an image."""
+        value: list[Any] = self.take(key, list)
+        if len(value) not in (1, 2, 3) or any(type(one) is not int or one < 1 for one in value):
+            raise ExportError(f"{self.where}: {key} is {_said(value)}, should be one to three numbers of at least 1")
+        return tuple(value)
 
     def hash(self, key: str, *besides: None) -> Any:
         """A SHA-256, or None where that may be."""

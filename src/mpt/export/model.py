@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from mpt.core.validation import Floats
 from mpt.learning import Classifier, embed
 from mpt.learning.augmentation import normalise
+from mpt.learning.backbones.classifier import KINDS
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Metadata:
         tracked: the names of those that have departed and are tracked.
         round: of the model and the prototypes.
         backbone: its name.
-        in_channels, image_size: of the images.
+        in_channels, image_size: of the images; of series their channels and length, of vectors their length and 1.
+        input_shape: of one sample: (C, H, W) of images, (channels, length) of series, (d,) of vectors.
         mpt: the release that trained it.
         method, readout: how the departed classes are tracked and read out; empty where a fleet's server decides.
     """
@@ -36,13 +38,19 @@ class Metadata:
     backbone: str
     in_channels: int
     image_size: int
+    input_shape: tuple[int, ...]
     mpt: str
     method: str = ""
     readout: str = ""
 
+    @property
+    def kind(self) -> str:
+        """What the model takes: images, series or vectors; its file's input is called so."""
+        return KINDS[len(self.input_shape)]
+
 
 class Prediction(NamedTuple):
-    """What an image is taken for.
+    """What a sample is taken for.
 
     Attributes:
         name: the class.
@@ -56,9 +64,9 @@ class Prediction(NamedTuple):
 
 
 class Deployed(nn.Module):
-    """uint8 images (N, C, H, W) to logits (N, num_classes)."""
+    """uint8 images (N, C, H, W), float32 series (N, channels, length) or vectors (N, d) to logits (N, num_classes)."""
 
-    inputs, outputs = ("images",), ("logits",)
+    outputs = ("logits",)
 
     def __init__(self, backbone: nn.Module, weight: Floats, bias: Floats) -> None:
         super().__init__()
@@ -69,7 +77,7 @@ class Deployed(nn.Module):
             self.readout.bias.copy_(torch.from_numpy(bias.astype(np.float32)))
 
     def forward(self, images: Tensor) -> Tensor:
-        """The class of an image is the largest logit; it is minus infinity for a class without a prototype."""
+        """The class of a sample is the largest logit; it is minus infinity for a class without a prototype."""
         logits: Tensor = self.readout(self.backbone(normalise(images)))
         return logits
 
@@ -93,16 +101,26 @@ class DeployableModel:
         """What is exported, in float32."""
         return Deployed(self.model.backbone, self.weight, self.bias).eval()
 
-    def logits(self, images: NDArray[np.uint8]) -> Floats:
-        """(N, C): of uint8 images (N, H, W, channels); features in float32, the readout in float64, as in a run."""
-        batch = torch.from_numpy(np.ascontiguousarray(np.moveaxis(images, 3, 1)))
-        features = embed(self.model, batch).double().numpy()
+    def logits(self, images: NDArray[Any]) -> Floats:
+        """(N, C): features in float32, the readout in float64, as in a run.
+
+        Args:
+            images: uint8 (N, H, W, channels); real numbers (N, channels, length) of series, (N, d) of vectors.
+        """
+        features = embed(self.model, self.batch(images)).double().numpy()
         scores: Floats = features @ self.weight.T + self.bias
         return scores
 
-    def predict(self, images: NDArray[np.uint8]) -> list[Prediction]:
-        """What each of uint8 images (N, H, W, channels) is taken for."""
+    def predict(self, images: NDArray[Any]) -> list[Prediction]:
+        """What each of these samples is taken for, which are as `logits` takes them."""
         return [self._prediction(row) for row in self.logits(images)]
+
+    def batch(self, images: NDArray[Any]) -> Tensor:
+        """The same samples as the model and its file take them: images channels first, others in float32."""
+        if self.metadata.kind != "images":
+            return torch.from_numpy(np.array(images, dtype=np.float32, order="C"))
+        first = np.moveaxis(images, 3, 1) if images.ndim == 4 else images  # else `embed` says what is wrong
+        return torch.from_numpy(np.array(first, order="C"))
 
     def _prediction(self, row: Floats) -> Prediction:
         first, second = (int(c) for c in np.argsort(-row, kind="stable")[:2])

@@ -23,7 +23,7 @@ class Release:
     origin: Origin
 
 
-def write_release(release: Release, kind: str, out: Path, require: str | None = None) -> ReleaseManifest:
+def write_release(release: Release, kind: str, out: Path | str, require: str | None = None) -> ReleaseManifest:
     """Write the model and its manifest.
 
     Args:
@@ -36,6 +36,7 @@ def write_release(release: Release, kind: str, out: Path, require: str | None = 
         ExportError: a class does not meet what is required, and nothing was written; or the model cannot be exported.
     """
     check_required(release.origin.classes, require)
+    out = Path(out)
     about = write_model(release.model, kind, out)
     path = manifest_path(out)
     data = out.read_bytes()
@@ -50,6 +51,7 @@ def write_release(release: Release, kind: str, out: Path, require: str | None = 
         backbone=about.backbone,
         in_channels=about.in_channels,
         image_size=about.image_size,
+        input_shape=about.input_shape,
         exported_by=__version__,
         required=require,
         origin=release.origin,

@@ -1,11 +1,13 @@
 """A readout of two models for deployment: two files, and the rule by which the second is asked.
 
-The first, `current`, takes images (N, C, H, W) and gives what the current model says: `logits` (N, num_classes),
-whether the earlier model is to be asked, `ask` (N,), and what the current model adds then, `partial` (N, num_classes).
-The second, `earlier`, takes images and their `partial` and gives `logits`, which decide. The class is the largest one.
+The first, `current`, takes images (N, C, H, W), or else series or vectors, and gives what the current model says:
+`logits` (N, num_classes), whether the earlier model is to be asked, `ask` (N,), and what the current model adds then,
+`partial` (N, num_classes). The second, `earlier`, takes the same and their `partial` and gives `logits`, which decide.
+The class is the largest one.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +19,7 @@ from mpt.export.model import DeployableModel, Metadata
 from mpt.learning import Classifier, embed
 from mpt.learning.augmentation import normalise
 
-RULE = "where ask is true, the logits of the file `earlier`, given the same images and their partial, decide"
+RULE = "where ask is true, the logits of the file `earlier`, given the same samples and their partial, decide"
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class TwoModelMetadata(Metadata):
 class Asking(nn.Module):
     """The current model, and whether the earlier one is asked."""
 
-    inputs, outputs = ("images",), ("logits", "partial", "ask")
+    outputs = ("logits", "partial", "ask")
 
     def __init__(self, model: "TwoModels") -> None:
         super().__init__()
@@ -54,7 +56,7 @@ class Asking(nn.Module):
         self.limit = model.ask_below
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """uint8 images (N, C, H, W) to logits, partial and ask."""
+        """Samples, as of one model, to logits, partial and ask."""
         features = self.backbone(normalise(images))
         logits: Tensor = self.readout(features)
         sides = [logits.index_select(1, one).amax(dim=1) for one in (self.departed, self.others)]  # type: ignore[arg-type]
@@ -63,9 +65,9 @@ class Asking(nn.Module):
 
 
 class Answering(nn.Module):
-    """The earlier model, for images of which the current one has said its part."""
+    """The earlier model, for samples of which the current one has said its part."""
 
-    inputs, outputs = ("images", "partial"), ("logits",)
+    outputs = ("logits",)
 
     def __init__(self, model: "TwoModels") -> None:
         super().__init__()
@@ -73,7 +75,7 @@ class Answering(nn.Module):
         self.readout = _linear(model.earlier_share, model.joint_bias)
 
     def forward(self, images: Tensor, partial: Tensor) -> Tensor:
-        """uint8 images (N, C, H, W) and their partial (N, num_classes) to logits."""
+        """Samples and their partial (N, num_classes) to logits."""
         logits: Tensor = self.readout(self.backbone(normalise(images))) + partial
         return logits
 
@@ -122,9 +124,9 @@ class TwoModels(DeployableModel):
         asked: NDArray[np.bool_] = (gap <= self.ask_below) & ~np.isneginf(self.joint_bias)[current.argmax(axis=1)]
         return asked
 
-    def logits(self, images: NDArray[np.uint8]) -> Floats:
-        """(N, C): of uint8 images (N, H, W, channels); those of both models where the earlier one is asked."""
-        batch = torch.from_numpy(np.ascontiguousarray(np.moveaxis(images, 3, 1)))
+    def logits(self, images: NDArray[Any]) -> Floats:
+        """(N, C): those of both models where the earlier one is asked; samples are as of one model."""
+        batch = self.batch(images)
         features = embed(self.model, batch).double().numpy()
         scores: Floats = features @ self.weight.T + self.bias
         asked = self.asked(scores)

@@ -123,6 +123,7 @@ def _deployable(found: Checkpoint, hesitation: float | None) -> DeployableModel:
         backbone=key["backbone"],
         in_channels=channels,
         image_size=size,
+        input_shape=(channels, size, size),
         mpt=key.get("mpt", ""),
     )
     made = DeployableModel(_model(about, read_part(found, "model", unpacked)), weight, bias, about)

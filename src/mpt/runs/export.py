@@ -12,7 +12,9 @@ from mpt.export import ClassStanding, DeployableModel, Metadata, Origin, Release
 from mpt.export.model import missing_of
 from mpt.export.release import settings_hash
 from mpt.export.two_models import TwoModelMetadata, TwoModels
-from mpt.learning import Classifier, build
+from mpt.learning import Classifier
+from mpt.learning.backbones import build_for
+from mpt.learning.backbones.classifier import KINDS
 from mpt.methods import calibrated
 from mpt.runs.errors import RunError
 from mpt.runs.models import JoinedLayer, KeptModels, ModelFolder
@@ -20,10 +22,15 @@ from mpt.runs.reader import read_config, read_manifest, read_tables
 
 PREFERRED = ("mpt-x", "mpt")
 """Whose readout is taken where none is named: the first of these that the run has, or else its first method."""
+FEATURES = "features"
+_OF_FEATURES = (
+    "a run of precomputed features, in which no backbone was trained, so there is no model; should be a run of images, "
+    "series or vectors"
+)
 
 
 def deployable(
-    folder: Path,
+    folder: Path | str,
     method: str | None = None,
     readout: str | None = None,
     seed: int | None = None,
@@ -39,12 +46,15 @@ def deployable(
         hesitation: of a readout of two models: up to which the earlier one is asked, Eq. (D6); by default always.
 
     Raises:
-        RunError: the run is unfinished, has kept no models, or has no such row or seed, or the row has one model.
+        RunError: the run is unfinished, is of features and has no model, has kept no models, or has no such row or
+            seed, or the row has one model.
     """
+    folder = Path(folder)
     config, manifest = read_config(folder), read_manifest(folder)
     if not manifest.get("finished"):
         raise RunError(f"{folder}: the run is unfinished; the same mpt run command resumes it")
-    _check_images(manifest)
+    if samples_of(manifest) == FEATURES:
+        raise RunError(f"export: {folder} is {_OF_FEATURES}")
     first, seeds = int(config.get("first_seed", 0)), int(config.get("seeds", 1))
     seed = _seed(config, seed)
     if not first <= seed < first + seeds:
@@ -80,9 +90,7 @@ def _two(
 
 def _model(config: dict[str, Any], manifest: dict[str, Any], kept: KeptModels, method: str) -> Classifier:
     """The model that a method reads, in evaluation mode."""
-    _, size, channels = manifest["image_shape"]
-    classes = len(manifest["classes"])
-    model = build(config["backbone"], num_classes=classes, in_channels=channels, image_size=size, seed=0)
+    model = build_for(config["backbone"], _input_shape(manifest), num_classes=len(manifest["classes"]), seed=0)
     try:
         model.load_state_dict(dict(kept.models[kept.trainings[method]]))
     except (RuntimeError, KeyError) as error:
@@ -93,13 +101,14 @@ def _model(config: dict[str, Any], manifest: dict[str, Any], kept: KeptModels, m
 
 
 def releasable(
-    folder: Path,
+    folder: Path | str,
     method: str | None = None,
     readout: str | None = None,
     seed: int | None = None,
     hesitation: float | None = None,
 ) -> Release:
     """The same, with where it comes from and what the run says of the class that departed."""
+    folder = Path(folder)
     model = deployable(folder, method, readout, seed, hesitation)
     config, manifest = read_config(folder), read_manifest(folder)
     about, seed = model.metadata, _seed(config, seed)
@@ -144,27 +153,42 @@ def _departed(folder: Path, name: str, about: Metadata, seed: int) -> ClassStand
     return ClassStanding(name, "reconstructed", VERDICTS[int(verdict)], float(error))
 
 
-def _check_images(manifest: dict[str, Any]) -> None:
-    if manifest.get("model_bytes") == 0:
-        raise RunError("export: the run is of features, in which nothing was trained, should be of images")
-    if len(manifest["image_shape"]) != 3:
-        kind = "series" if len(manifest["image_shape"]) == 2 else "vectors"
-        raise RunError(f"export: the run is of {kind}, should be of images; its models are in the folder's models/")
+def samples_of(manifest: dict[str, Any]) -> str:
+    """What a run is of: images, series, vectors, or features that were there beforehand."""
+    return FEATURES if manifest.get("model_bytes") == 0 else KINDS[len(manifest["image_shape"])]
+
+
+def check_images(folder: Path) -> None:
+    """`RunError` where a run's model cannot be asked about image files."""
+    kind = samples_of(read_manifest(folder))
+    if kind == FEATURES:
+        raise RunError(f"predict: {folder} is {_OF_FEATURES}")
+    if kind != "images":
+        raise RunError(
+            f"predict: {folder} is a run of {kind}, should be of images; mpt export {folder} writes its model as a "
+            f"file that takes {kind}"
+        )
+
+
+def _input_shape(manifest: dict[str, Any]) -> tuple[int, ...]:
+    """Of one sample, as the model takes it: channels first."""
+    *rest, last = manifest["image_shape"]
+    return (last, *rest) if len(rest) == 2 else (*rest, last)
 
 
 def _made(
     config: dict[str, Any], manifest: dict[str, Any], kept: KeptModels, series: Series, weight: Any, bias: Any
 ) -> DeployableModel:
-    classes = tuple(manifest["classes"])
-    _, size, channels = manifest["image_shape"]
+    classes, shape = tuple(manifest["classes"]), _input_shape(manifest)
     about = Metadata(
         class_names=classes,
         missing=missing_of(classes, bias),
         tracked=(classes[manifest["rare"]],),
         round=kept.round,
         backbone=config["backbone"],
-        in_channels=channels,
-        image_size=size,
+        in_channels=shape[0],
+        image_size=shape[-1] if len(shape) > 1 else 1,
+        input_shape=shape,
         mpt=manifest["mpt"],
         method=series.method,
         readout=series.readout,

@@ -1,5 +1,6 @@
 """A released model in MLflow or Weights & Biases: its file and manifest, under a name and an alias if wanted."""
 
+import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -16,9 +17,14 @@ from mpt.runs.logged import known_runs, plain
 from mpt.runs.mlflow_log import client_of, experiment_of
 from mpt.runs.wandb_log import started, upload_hint
 
-_NAME = re.compile(r"[\w.\-]+(@[\w.\-]+)?")
+_NAME = re.compile(r"\w[\w.\-]*(@[\w.\-]+)?")
+_PACKAGES = {"mlflow": "MLflow", "wandb": "Weights & Biases"}
+_LONGEST = {"mlflow": 255, "wandb": 128}
+"""How long a name or an alias may be there."""
+_OWN = {"mlflow": re.compile(r"(?i:latest)|[vV]\d+"), "wandb": re.compile(r"v\d+")}
+"""Aliases that they give by themselves, and refuse or misread where somebody else gives them."""
 FOLDER = "model"
-"""Of MLflow's artifacts."""
+"""Of MLflow's artifacts; every release has a folder of its own in it, see `folder_of`."""
 
 
 class Registered(NamedTuple):
@@ -38,22 +44,24 @@ class Publication:
         say: takes a sentence for the user.
     """
 
-    def __init__(self, track: str, register: str | None, folder: Path | None, say: Callable[[str], None]) -> None:
-        self.where, self.folder, self.say = address(track), folder, say
+    def __init__(self, track: str, register: str | None, folder: Path | str | None, say: Callable[[str], None]) -> None:
+        self.where, self.folder, self.say = address(track), None if folder is None else Path(folder), say
         if self.where.name == "tensorboard":
             raise ConfigError("track: tensorboard keeps no models, should be mlflow[:URI] or wandb[:PROJECT]")
         self.register = None if register is None else registered(register)
+        if self.register is not None:
+            check_rules(self.register, self.where.name)
         self.module = module_of(self.where.name)
         self.client: Any = client_of(self.module, self.where.place) if self.where.name == "mlflow" else None
 
-    def __call__(self, model: Path, manifest: ReleaseManifest) -> str:
+    def __call__(self, model: Path | str, manifest: ReleaseManifest) -> str:
         """Publish it, and say where it is.
 
         Raises:
             ExportError: that failed; the files are written all the same.
         """
         try:
-            return self._mlflow(model, manifest) if self.client else self._wandb(model, manifest)
+            return self._mlflow(Path(model), manifest) if self.client else self._wandb(Path(model), manifest)
         except ExportError:
             raise
         except Exception as error:  # another package's, and whatever it meets
@@ -69,17 +77,18 @@ class Publication:
             name = f"release of {manifest.origin.method} after round {manifest.round}"
             run = str(client.create_run(experiment_of(client, place), run_name=name, tags=_tags(manifest)).info.run_id)
         for path in manifest.files(model):
-            client.log_artifact(run, str(path), FOLDER)
+            client.log_artifact(run, str(path), folder_of(manifest))
         if made:
             client.set_terminated(run)
         if self.register is None:
-            return f"in MLflow's run {run}"
+            return f"in MLflow's run {run} as {folder_of(manifest)}"
         return self._version(run, model, manifest, self.register)
 
     def _version(self, run: str, model: Path, manifest: ReleaseManifest, wanted: Registered) -> str:
         """A version of a registered model, under its alias where one is wanted."""
-        client, source = self.client, f"{self.client.get_run(run).info.artifact_uri}/{FOLDER}"
+        client = self.client
         try:
+            source = f"{client.get_run(run).info.artifact_uri}/{folder_of(manifest)}"
             if not client.search_registered_models(f"name = '{wanted.name}'"):
                 client.create_registered_model(wanted.name)
             version = client.create_model_version(wanted.name, source, run, tags=_tags(manifest)).version
@@ -102,7 +111,7 @@ class Publication:
             for path in manifest.files(model):
                 made.add_file(str(path))
             alias = [self.register.alias] if self.register and self.register.alias else []
-            run.log_artifact(made, aliases=[*alias, "latest"])
+            run.log_artifact(made, aliases=list(dict.fromkeys([*alias, "latest"])))
         finally:
             run.finish()
         if hint:
@@ -118,9 +127,36 @@ def registered(text: str) -> Registered:
         Registered(name='trucks', alias='production')
     """
     if not _NAME.fullmatch(text):
-        raise ConfigError(f"register: {text!r}, should be NAME or NAME@ALIAS, of letters, digits, '.', '_' and '-'")
+        raise ConfigError(
+            f"register: {text!r}, should be NAME or NAME@ALIAS, of letters, digits, '.', '_' and '-', and should begin "
+            "with a letter, a digit or '_'"
+        )
     name, _, alias = text.partition("@")
     return Registered(name, alias)
+
+
+def check_rules(wanted: Registered, package: str) -> None:
+    """`ConfigError` where a package would not take a name or an alias, which it says only after an upload."""
+    whose, longest, alias = _PACKAGES[package], _LONGEST[package], wanted.alias
+    for what, text in (("name", wanted.name), ("alias", alias)):
+        if len(text) > longest:
+            raise ConfigError(f"register: the {what} has {len(text)} characters, should have at most {longest}")
+    if package == "mlflow" and "." in alias:
+        raise ConfigError(f"register: the alias {alias!r}, should be of letters, digits, '_' and '-' for {whose}")
+    if _OWN[package].fullmatch(alias):
+        raise ConfigError(
+            f"register: the alias {alias!r} is one that {whose} gives by itself, should be another, such as production"
+        )
+
+
+def folder_of(manifest: ReleaseManifest) -> str:
+    """Where a release is among an MLflow run's artifacts, so that no other is ever written over it.
+
+    By the model's hash and that of the manifest, which also says what was required and what the files are called: the
+    same release has the same folder, and any other another.
+    """
+    own = hashlib.sha256(manifest.to_json().encode()).hexdigest()
+    return f"{FOLDER}/{manifest.sha256[:12]}-{own[:8]}"
 
 
 def publication(
