@@ -46,8 +46,8 @@ def test_what_is_written_is_read():
 @pytest.mark.parametrize(
     ("place", "value", "sentence"),
     [
-        (("mpt_release",), 3, "here: mpt_release is 3, this release of mpt reads 1 to 2"),
-        (("mpt_release",), 0, "here: mpt_release is 0, this release of mpt reads 1 to 2"),
+        (("mpt_release",), 2, "here: mpt_release is 2, this release of mpt reads 1"),
+        (("mpt_release",), 0, "here: mpt_release is 0, this release of mpt reads 1"),
         (("input_shape",), [], r"here: input_shape is \[\], should be one to three numbers of at least 1"),
         (("input_shape",), [3, 0], r"here: input_shape is \[3, 0\], should be one to three"),
         (("input_shape",), [True], r"here: input_shape is \[True\], should be one to three"),
@@ -74,15 +74,6 @@ def test_what_is_wrong_is_named(place, value, sentence):
     inner[place[-1]] = value
     with pytest.raises(ExportError, match=sentence):
         parse(json.dumps(found), "here")
-
-
-def test_a_manifest_of_the_first_version_is_of_images():
-    found = json.loads(MANIFEST.to_json())
-    found["mpt_release"] = 1
-    with pytest.raises(ExportError, match="has 'input_shape', which no manifest has"):
-        parse(json.dumps(found), "here")
-    del found["input_shape"]
-    assert parse(json.dumps(found), "here") == MANIFEST
 
 
 def test_paths_may_be_texts(tmp_path, monkeypatch):

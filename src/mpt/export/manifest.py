@@ -16,8 +16,8 @@ from mpt.base.text import listed
 from mpt.core.health import VERDICTS, Verdict
 from mpt.export.formats import EXTENSIONS, ExportError, second_file
 
-FORMAT = 2
-"""Of the file; raised when a key is new or changes its meaning. Files of version 1, which are of images, are read."""
+FORMAT = 1
+"""Of the file; raised when a key is new or changes its meaning."""
 ENDING = ".manifest.json"
 
 State = Literal["measured", "reconstructed", "departed", "kept", "missing"]
@@ -203,9 +203,8 @@ def parse(text: str, where: str) -> ReleaseManifest:
         raise ExportError(f"{where}: is no JSON ({error})") from None
     top = _Keys(found, where)
     version = top.take("mpt_release", int)
-    if not 1 <= version <= FORMAT:
-        raise ExportError(f"{where}: mpt_release is {version}, this release of mpt reads 1 to {FORMAT}")
-    channels, size = top.whole("in_channels"), top.whole("image_size")
+    if version != FORMAT:
+        raise ExportError(f"{where}: mpt_release is {version}, this release of mpt reads {FORMAT}")
     made = ReleaseManifest(
         file=top.take("file", str),
         format=top.one_of("format", tuple(EXTENSIONS)),
@@ -214,9 +213,9 @@ def parse(text: str, where: str) -> ReleaseManifest:
         earlier_sha256=top.hash("earlier_sha256", None),
         round=top.whole("round"),
         backbone=top.take("backbone", str),
-        in_channels=channels,
-        image_size=size,
-        input_shape=(channels, size, size) if version == 1 else top.shape("input_shape"),
+        in_channels=top.whole("in_channels"),
+        image_size=top.whole("image_size"),
+        input_shape=top.shape("input_shape"),
         exported_by=top.take("exported_by", str),
         required=top.one_of("required", (*LEVELS, None)),
         origin=_origin(_Keys(top.take("origin", dict), f"{where}: origin")),
