@@ -117,14 +117,17 @@ BAD = {
     "one image of a class": (lonely, "bus has one image, should have at least two, or train/ and test/ around it"),
     "train without test": (lambda r: f"folder:{(shutil.rmtree(with_val(r) / 'val'), r)[1]}", "no folder .*test"),
     "arrays by other names": (lambda r: f"npz:{npz(r, a=IMAGES, b=LABELS)}", "or images and labels"),
-    "flat arrays": (
-        lambda r: f"npz:{npz(r, x=IMAGES.reshape(30, -1), y=LABELS)}", r"should be \(N, H, W\), \(N, H, W, C\)",
+    "one number a sample": (
+        lambda r: f"npz:{npz(r, x=LABELS, y=LABELS)}", r"x is int64 of shape \(30,\), .* uint8 of shape \(N, H, W\)",
     ),
     "too few labels": (lambda r: f"npz:{npz(r, x=IMAGES, y=LABELS[:9])}", "30 images and 9 labels, should be as many"),
     "a label only in test": (
         lambda r: f"npz:{npz(r, **{**SPLIT, 'y_test': np.full(6, 7)})}", "label 7 is in test but not in train",
     ),
-    "real numbers": (lambda r: f"npz:{npz(r, x=IMAGES[..., None] / 255, y=LABELS)}", "dtype is float64"),
+    "real numbers": (
+        lambda r: f"npz:{npz(r, x=IMAGES[..., None] / 128 - 1, y=LABELS)}",
+        r"x is float64 of shape \(30, 12, 12, 1\) and has numbers from -1 to 0.992188, should be uint8 or from 0 to 1",
+    ),
     "a CSV without labels": (
         lambda r: f"csv:{table(r, listed(), 'image,what')}", "no column label or class, should be one of image, what",
     ),

@@ -23,7 +23,7 @@ CASES = {
         lambda: load("road?trian=3"),
         "no option 'trian' for road, should be one of train, test, seed",
     ),
-    "an option where there is none": (lambda: load("npz:a?b=1"), "no option 'b' for npz, should be left out"),
+    "an option where there is none": (lambda: load("folder:a?b=1"), "no option 'b' for folder, should be left out"),
     "an option without a value": (lambda: load("road?train"), "options are 'train', should be like a=1&b=2"),
     "an option twice": (lambda: load("road?train=1&train=2"), "should be like a=1&b=2, each name once"),
     "options of a function": (lambda: load("collections:abc?d=1"), r"brackets, should be like collections:abc\(d=1\)"),

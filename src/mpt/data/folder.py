@@ -8,7 +8,7 @@ import numpy as np
 
 from mpt.data.dataset import SPLITS, Dataset, LocalData, Split
 from mpt.data.encoded import Encoded, decoded, header, image_side, pixels, readable, require_pillow
-from mpt.data.left_out import SPLIT_HERE, LeftOut, last_fifth
+from mpt.data.left_out import SPLIT_HERE, LeftOut, alone, last_fifth
 from mpt.data.request import DatasetSpec
 
 TESTS = ("test", "val", "valid", "validation")
@@ -57,7 +57,7 @@ def _divided(request: DatasetSpec, folder: Path) -> tuple[list[Path], list[Path]
     """The images of a class, for training and for the test."""
     files = _images(request, folder)
     if len(files) < 2:
-        raise request.error(f"{folder} has one image, should have at least two, or train/ and test/ around it")
+        raise request.error(alone(str(folder), "image", "train/ and test/ around it"))
     tested = last_fifth(len(files))
     return files[:-tested], files[-tested:]
 

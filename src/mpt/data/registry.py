@@ -67,7 +67,8 @@ LOADERS: dict[str, Loader] = {
         ("level", "test_per_class"),
     ),
     "npz": Loader(
-        load_npz, "a NumPy file of images, series or vectors: x_train and so on, or what save_npz wrote", "PATH"
+        load_npz, "a NumPy file of images, series or vectors: x_train and so on, or what save_npz wrote", "PATH",
+        ("kind", "channels"),
     ),
     "features": Loader(
         load_features, "what each version of a model makes of the samples: labels, features_1, features_2, ...", "PATH"
