@@ -164,7 +164,7 @@ BAD = {
     "a CSV that lies elsewhere": (
         lambda r: f"csv:{table(r, ['x/1.png,a', 'x/2.png,a', 'x/3.png,b', 'x/4.png,b'])}", "nor any other, paths",
     ),
-    "no CSV": (lambda r: f"csv:{r}", "no file .*, should be a CSV file with a row for every image"),
+    "no CSV": (lambda r: f"csv:{bare(r)}", "set is a folder, should be a CSV file with a row for every image"),
 }  # fmt: skip
 
 

@@ -27,9 +27,7 @@ Row = dict[str, str]
 
 def load_csv(request: DatasetSpec) -> Dataset:
     """Paths are relative to the file's folder. Without a split, the last fifth of a class is for the test."""
-    path = request.path
-    if not path.is_file():
-        raise request.error(f"no file {path}, should be a CSV file with a row for every image")
+    path = request.file("a CSV file with a row for every image")
     columns, rows = _table(request)
     image, label, split = (_column(request, columns, option) for option in COLUMNS)
     if not rows:

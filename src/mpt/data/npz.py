@@ -50,9 +50,7 @@ def save_npz(dataset: Dataset, path: str | Path) -> Path:
 
 def load_npz(request: DatasetSpec) -> Dataset:
     """What `save_npz` wrote, or arrays by the names that others use: `others.SPLIT` and `others.UNSPLIT`."""
-    path = request.path
-    if not path.is_file():
-        raise request.error(f"no file {path}, should be one that mpt.data.save_npz or np.savez wrote")
+    path = request.file(_WHOLE)
     lots: tuple[Lot, ...] = ()
 
     def choose(files: list[str]) -> list[str]:
