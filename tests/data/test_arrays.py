@@ -71,6 +71,7 @@ UNWRITTEN = {
     "other dimensions": (LABELS, [FEATURES[0], FEATURES[1][:, :3]], {}, "features_2 has 3 numbers a sample and"),
     "too few devices": (LABELS, FEATURES, {"devices": ["a", "b"]}, "devices is <U1 of shape .* should be 30 names"),
     "too few classes": (LABELS, FEATURES, {"classes": ("a", "b")}, "classes are 2 names and labels go from 0 to 2"),
+    "a text of classes": (LABELS, FEATURES, {"classes": "abc"}, "classes: 'abc', should be several names"),
     "too short a test": (LABELS, FEATURES, {"test": [True, False]}, r"test is bool of shape \(2,\), .* \(30,\)"),
     "a missing label": ([*WORDS[:29], None], FEATURES, {}, r"labels: entry 29 is missing \(None\), should be a text"),
     "a NaN among texts": (np.array([*WORDS[:29], np.nan], dtype=object), FEATURES, {}, r"entry 29 is missing \(nan\)"),

@@ -148,6 +148,9 @@ BAD = {
     "a CSV without the column that was named": (
         lambda r: f"csv:{table(r, listed(), 'where,what')}?image=here", "no column here, .* what, named by .image",
     ),
+    "a CSV of paths alone": (
+        lambda r: f"csv:{table(r, ['bus/00.png'], 'image')}", "no column label or class beside image, should have one",
+    ),
     "an empty CSV": (lambda r: f"csv:{table(r, [], '')}", "is empty, should begin with a header such as image,label"),
     "a header alone": (
         lambda r: f"csv:{table(r, [])}", "has the columns image, label and no row, should have a row for every image",

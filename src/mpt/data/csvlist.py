@@ -92,8 +92,9 @@ def _column(request: DatasetSpec, columns: Sequence[str], option: str) -> str:
         raise request.error(f"{told}, named by ?{option}=")
     taken = {*request.options.values(), *(name for other in COLUMNS if other != option for name in COLUMNS[other])}
     free = next((name for name in columns if name and name not in taken), "")
-    mark = "&" if request.options else "?"
-    raise request.error(f"{told}; add {mark}{option}={free or 'COLUMN'}")
+    if not free:
+        raise request.error(f"no column {' or '.join(wanted)} beside {', '.join(columns)}, should have one")
+    raise request.error(f"{told}; add {'&' if request.options else '?'}{option}={free}")
 
 
 def _tests(request: DatasetSpec, number: int, text: str) -> bool:

@@ -66,6 +66,8 @@ def save_features(
     if not several or len(versions) < 2:
         told = f"of type {type(versions).__name__}" if not several else f"{len(versions)}"
         raise DataError(f"save_features: versions: {told}, should be a list of two or more arrays (N, d)")
+    if isinstance(classes, str):
+        raise DataError(f"save_features: classes: {classes!r}, should be several names")
     given: dict[str, object] = {"labels": labels, "test": test, "devices": devices}
     given |= {f"features_{n}": one for n, one in enumerate(versions, start=1)}
     given |= {"classes": None if classes is None else list(classes)}
