@@ -16,6 +16,7 @@ for package in ("typer", "rich", "torch"):
     pytest.importorskip(package, reason="the extra sim is not installed")
 
 import click
+import numpy as np
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -23,6 +24,7 @@ import mpt
 from mpt.base.settings import rules_of
 from mpt.cli.lists import POINTS
 from mpt.cli.main import app
+from mpt.data import save_features
 from mpt.methods import METHODS
 from mpt.runs.config import RunConfig
 from mpt.version import ENGINE
@@ -129,6 +131,21 @@ def test_what_there_is_at_every_extension_point_is_listed():
     assert any(line.split()[0].endswith("&train=...") for line in call("datasets").output.splitlines())
 
 
+def test_a_first_run_on_features_reads_every_version(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(3), 40)
+    path = save_features(tmp_path / "v.npz", labels, [rng.normal(size=(120, 4)) + labels[:, None] for _ in range(4)])
+    done = call(
+        "run", "--dataset", f"features:{path}", "--rare", "2", "--methods", "mpt", "--out", str(tmp_path / "run")
+    )
+    assert done.exit_code == 0, done.stderr
+    assert (
+        "has 4 versions of a model: --rounds 4 --depart-at 1 --eval-every 1, where nothing else is said" in done.stderr
+    )
+    with (tmp_path / "run" / "metrics.csv").open() as file:
+        assert {row["round"] for row in csv.DictReader(file)} == {"1", "2", "3", "4"}
+
+
 def sentences(done):
     """What was said on standard error, but for the first sign of life."""
     return [line for line in done.stderr.splitlines() if not line.startswith("mpt: reading ")]
@@ -154,7 +171,8 @@ def sentences(done):
         (["--events", "leave 1"], "events: 'leave 1', should be like 'leave 3 after 20'"),
         (
             ["--partition", "vehicle"],
-            "partition: vehicle, but road does not say which vehicle recorded a sample",
+            "partition: vehicle, but road does not say which vehicle recorded a sample, should be concentrate, or the "
+            "dataset one such as nuimages:ROOT or an npz: file with subject_train in it",
         ),
         (["--partition", "vehicle", "--vehicles", "3"], "vehicles: 3, should be left out with partition vehicle"),
         (["--backbone", "cnn4"], "backbone: 'cnn4' is none, did you mean cnn3?"),

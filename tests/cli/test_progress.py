@@ -65,6 +65,23 @@ def test_elsewhere_than_on_a_terminal_evaluated_rounds_are_a_line_each(capsys):
     assert (logger.begun, logger.closed) == (MANIFEST, True)
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"image_shape": [9, 128]}, "400 training and 40 test series of 9 x 128, 2 classes, 4 vehicles, cnn3 on cpu"),
+        ({"image_shape": [5]}, "400 training and 40 test vectors of 5, 2 classes, 4 vehicles, cnn3 on cpu"),
+        (
+            {"image_shape": [5], "model_bytes": 0},
+            "400 training and 40 test features of 5, 2 classes, 4 vehicles, 4 versions of a model",
+        ),
+    ],
+)
+def test_the_shape_of_what_is_no_image_is_said(changes, told, capsys):
+    with Reporter(RunConfig(methods=("mpt",), rounds=4, depart_at=1), Console(file=io.StringIO())) as reporter:
+        reporter.begin({**MANIFEST, **changes})
+    assert capsys.readouterr().err.splitlines()[-1] == f"mpt: {told}"
+
+
 def test_rounds_that_are_not_read_out_are_lines_where_they_take_long(capsys, monkeypatch):
     monkeypatch.setattr("mpt.cli.progress.SILENCE", -1.0)
     with Reporter(RunConfig(methods=("mpt",), rounds=4, depart_at=3), Console(file=io.StringIO())) as reporter:

@@ -132,7 +132,7 @@ def corrupt(data):
 CASES = {
     "no folder": (
         shutil.rmtree,
-        "no folder .*, should have train/ and test/ with a folder per class",
+        "there is no folder .*, should be one with a folder of images per class, or with train/ and test/",
     ),
     "no test": (without("test"), "no folder .*test, should have a folder per class"),
     "one class": (only_car, "train has 1 class folders, should have at least 2"),
@@ -197,9 +197,9 @@ def test_a_vehicle_without_any_image_is_told(tmp_path):
     (tmp_path / "train" / "car").mkdir(parents=True)
     with pytest.raises(DataError, match=r"no images in .*train, should have at least one; .*images 1"):
         load_local(f"folder:{tmp_path}")
-    with pytest.raises(DataError, match=r"no folder .*/none, should have train/ with a folder per class"):
+    with pytest.raises(DataError, match=r"there is no folder .*/none, should be one with train/ that has a folder"):
         load_local(f"folder:{tmp_path / 'none'}")
-    with pytest.raises(DataError, match=r"no folder .*/none, should have test/ with a folder per class"):
+    with pytest.raises(DataError, match=r"there is no folder .*/none, should be one with test/ that has a folder"):
         load_test(f"folder:{tmp_path / 'none'}")
 
 

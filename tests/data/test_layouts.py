@@ -60,6 +60,15 @@ GOOD = {
     ),
     "a CSV of paths and labels": (lambda r: f"csv:{table(r, listed())}", 24, 6),
     "a CSV with a split": (lambda r: f"csv:{table(r, listed(split=True), 'path,class,split')}", 24, 6),
+    "a CSV with semicolons": (
+        lambda r: f"csv:{table(r, [row.replace(',', ';') for row in listed()], 'image;label')}", 24, 6,
+    ),
+    "a CSV with tabs and blanks": (
+        lambda r: "csv:" + str(table(r, ["", *(row.replace(",", " \t ") for row in listed())], " path\tlabel ")), 24, 6,
+    ),
+    "a CSV with blanks": (
+        lambda r: f"csv:{table(r, [row.replace(',', ', ') for row in listed(split=True)], 'path, class, part')}", 24, 6,
+    ),
     "a CSV with names of its own": (lambda r: f"csv:{table(r, listed(), 'where,what')}?image=where&label=what", 24, 6),
 }  # fmt: skip
 
@@ -117,26 +126,48 @@ BAD = {
     "one image of a class": (lonely, "bus has one image, should have at least two, or train/ and test/ around it"),
     "train without test": (lambda r: f"folder:{(shutil.rmtree(with_val(r) / 'val'), r)[1]}", "no folder .*test"),
     "arrays by other names": (lambda r: f"npz:{npz(r, a=IMAGES, b=LABELS)}", "or images and labels"),
-    "flat arrays": (
-        lambda r: f"npz:{npz(r, x=IMAGES.reshape(30, -1), y=LABELS)}", r"should be \(N, H, W\), \(N, H, W, C\)",
+    "one number a sample": (
+        lambda r: f"npz:{npz(r, x=LABELS, y=LABELS)}", r"x is int64 of shape \(30,\), .* uint8 of shape \(N, H, W\)",
     ),
     "too few labels": (lambda r: f"npz:{npz(r, x=IMAGES, y=LABELS[:9])}", "30 images and 9 labels, should be as many"),
     "a label only in test": (
         lambda r: f"npz:{npz(r, **{**SPLIT, 'y_test': np.full(6, 7)})}", "label 7 is in test but not in train",
     ),
-    "real numbers": (lambda r: f"npz:{npz(r, x=IMAGES[..., None] / 255, y=LABELS)}", "dtype is float64"),
-    "a CSV without labels": (
-        lambda r: f"csv:{table(r, listed(), 'image,what')}", "no column label or class, should be one of image, what",
+    "real numbers": (
+        lambda r: f"npz:{npz(r, x=IMAGES[..., None] / 128 - 1, y=LABELS)}",
+        r"x is float64 of shape \(30, 12, 12, 1\) and has numbers from -1 to 0.992188, should be uint8 or from 0 to 1",
     ),
+    "a CSV without labels": (
+        lambda r: f"csv:{table(r, listed(), 'image,what')}",
+        r"no column label or class, should be one of image, what; add \?label=what$",
+    ),
+    "a CSV without labels, with an option": (
+        lambda r: f"csv:{table(r, listed(), 'where,what')}?image=where",
+        "no column label or class, should be one of where, what; add &label=what$",
+    ),
+    "a CSV without the column that was named": (
+        lambda r: f"csv:{table(r, listed(), 'where,what')}?image=here", "no column here, .* what, named by .image",
+    ),
+    "a CSV of paths alone": (
+        lambda r: f"csv:{table(r, ['bus/00.png'], 'image')}", "no column label or class beside image, should have one",
+    ),
+    "an empty CSV": (lambda r: f"csv:{table(r, [], '')}", "is empty, should begin with a header such as image,label"),
+    "a header alone": (
+        lambda r: f"csv:{table(r, [])}", "has the columns image, label and no row, should have a row for every image",
+    ),
+    "a CSV with one image of a class": (
+        lambda r: f"csv:{table(r, listed()[:11])}", "class 'car' has one image, should have at least two, or a column",
+    ),
+    "a CSV with a short row": (lambda r: f"csv:{table(r, ['', 'bus/00.png'])}", "line 3 has no label"),
     "a CSV with a gap": (lambda r: f"csv:{table(r, ['bus/00.png,'])}", "line 2 has no label, should have both"),
     "a CSV with a strange split": (
         lambda r: f"csv:{table(r, ['bus/00.png,bus,later'], 'image,label,split')}", "line 2 has split 'later'",
     ),
-    "a CSV of one class": (lambda r: f"csv:{table(r, listed()[:5])}", "1 classes, should have at least 2"),
+    "a CSV of one class": (lambda r: f"csv:{table(r, listed()[:5])}", "all rows are of class 'bus', should have at"),
     "a CSV that lies elsewhere": (
         lambda r: f"csv:{table(r, ['x/1.png,a', 'x/2.png,a', 'x/3.png,b', 'x/4.png,b'])}", "nor any other, paths",
     ),
-    "no CSV": (lambda r: f"csv:{r}", "no file .*, should be a CSV file with a row for every image"),
+    "no CSV": (lambda r: f"csv:{bare(r)}", "set is a folder, should be a CSV file with a row for every image"),
 }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from mpt.data import LOADERS, DataError, load, usages
@@ -23,7 +24,7 @@ CASES = {
         lambda: load("road?trian=3"),
         "no option 'trian' for road, should be one of train, test, seed",
     ),
-    "an option where there is none": (lambda: load("npz:a?b=1"), "no option 'b' for npz, should be left out"),
+    "an option where there is none": (lambda: load("folder:a?b=1"), "no option 'b' for folder, should be left out"),
     "an option without a value": (lambda: load("road?train"), "options are 'train', should be like a=1&b=2"),
     "an option twice": (lambda: load("road?train=1&train=2"), "should be like a=1&b=2, each name once"),
     "options of a function": (lambda: load("collections:abc?d=1"), r"brackets, should be like collections:abc\(d=1\)"),
@@ -43,6 +44,32 @@ def test_bad_input_is_refused_with_a_sentence(case):
     with pytest.raises(DataError, match=message) as raised:
         call()
     assert_one_sentence(raised)
+
+
+MEANT = {
+    "a NumPy file": ("arr.npz", "npz:arr.npz"),
+    "a NumPy file that is not there": ("none/arr.npz?kind=images", "npz:none/arr.npz?kind=images"),
+    "a file of features": ("five.npz", "features:five.npz"),
+    "a folder": ("png", "folder:png"),
+    "a folder that is called like a public set": ("mnist", "folder:mnist"),
+    "a table": ("list.csv", "csv:list.csv"),
+    "Parquet": ("cars-train.parquet", "parquet:cars"),
+    "a program": ("mine.py", "mine.py:function"),
+}
+
+
+@pytest.mark.parametrize("case", MEANT)
+def test_of_a_path_alone_the_spec_is_named(case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("arr.npz", x=np.zeros(3))
+    np.savez("five.npz", features_1=np.zeros(3))
+    for name in ("png", "mnist"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "mine.py").write_text("")
+    given, meant = MEANT[case]
+    with pytest.raises(DataError) as raised:
+        load(given)
+    assert str(raised.value) == f"dataset: {given!r} is none that is known, did you mean {meant}?"
 
 
 def test_every_loader_has_one_line():

@@ -143,6 +143,8 @@ OPTIONS = {"num_classes": 4, "in_channels": 1, "image_size": 28, "seed": 0}
             "backbone: 'walrus' is none, should be one of cnn3, cnn3-plain, cnn3-embedding, resnet18, mobilenetv3, ",
         ),
         ("resnet18", {"image_size": 27}, "image_size: 27, should be from 28 to 224 pixels for the backbone resnet18"),
+        ("cnn3", {"image_size": 8}, "for the backbone cnn3; --image-size 32 makes images 32 x 32"),
+        ("cnn3", {"image_size": 300}, "for the backbone cnn3; --image-size 224 makes images 224 x 224"),
         ("vit-tiny", {"image_size": 225}, "image_size: 225"),
         ("cnn3", {"image_size": 28.5}, "image_size: 28.5, should be an integer"),
         ("cnn3", {"in_channels": 2}, "in_channels: 2, should be 1 or 3"),

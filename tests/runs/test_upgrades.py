@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="the extra sim is not installed")
 from mpt.base.errors import MptError
 from mpt.data import save_features
 from mpt.methods import METHODS
-from mpt.runs.config import RunConfig, make_config
+from mpt.runs.config import RunConfig, for_features, make_config
 from mpt.runs.errors import RunError
 from mpt.runs.export import deployable
 from mpt.runs.replay import replay
@@ -97,6 +97,52 @@ def test_what_makes_no_sense_with_features_is_refused(versions, others, message)
     with pytest.raises(MptError, match=message) as raised:
         simulate(settings(versions, **{"methods": ("mpt",), **others}))
     assert "\n" not in str(raised.value)
+
+
+def test_a_first_run_on_features_needs_no_more_than_the_class(versions):
+    said = []
+    told = {"dataset": f"features:{versions}", "rare": "f"}
+    assert for_features(told, said.append) == {**told, "rounds": 5, "depart_at": 1, "eval_every": 1}
+    chosen = "--rounds 5 --depart-at 1 --eval-every 1"
+    assert said == [f"features:{versions} has 5 versions of a model: {chosen}, where nothing else is said"]
+    mine = {**told, "rounds": 4, "depart_at": 3, "eval_every": 2}
+    assert for_features(mine, said.append) == mine
+    assert len(said) == 1
+    for dataset in ("road", "features:none.npz", 3):
+        assert for_features({"dataset": dataset}, said.append) == {"dataset": dataset}
+    assert for_features({}, said.append) == {}
+
+
+def test_in_python_the_sentence_names_settings_that_work(versions):
+    with pytest.raises(MptError, match="as in --rounds 5 --depart-at 1 --eval-every 1; --depart-at is the last") as e:
+        simulate(RunConfig(dataset=f"features:{versions}", rare="f", device="cpu", methods=("mpt",)))
+    assert "\n" not in str(e.value)
+    with pytest.raises(MptError, match=r"depart_at: 15, should be below 5, .*; 15 is the default, say --depart-at 1"):
+        RunConfig(rounds=5)
+
+
+def test_where_nobody_says_which_class_departs_the_classes_are_named(versions):
+    with pytest.raises(MptError, match=r"rare: 'truck', the default, is no class of five, .* as in --rare a") as raised:
+        simulate(settings(versions, rare="truck", methods=("mpt",)))
+    assert "should be one of a, b, c, d, e, f" in str(raised.value)
+    with pytest.raises(MptError, match="class: no 'lorry' in five, should be one of a, b"):
+        simulate(settings(versions, rare="lorry", methods=("mpt",)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((8, 8), "image_size: 8, should be from 28 to 224 .*; --image-size 32 makes images 32 x 32"),
+        ((28, 40), "images: 28 x 40 pixels, should be square; --image-size 28 makes them 28 x 28"),
+        ((300, 250), "images: 300 x 250 pixels, should be square; --image-size 224 makes them 224 x 224"),
+    ],
+)
+def test_images_that_no_backbone_takes_name_a_size_that_it_does(shape, message, tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (60, *shape), dtype=np.uint8)
+    np.savez(tmp_path / "x.npz", x=images, y=np.arange(60) % 3)
+    chosen = {"dataset": f"npz:{tmp_path / 'x.npz'}", "rare": "1", "rounds": 2, "depart_at": 1, "device": "cpu"}
+    with pytest.raises(MptError, match=message):
+        simulate(RunConfig(**chosen, methods=("mpt",)))
 
 
 SMALL = {"rare": "walking", "rounds": 2, "depart_at": 1, "epochs": 1, "eval_every": 1, "device": "cpu"}

@@ -68,12 +68,15 @@ class Reporter:
         if self.logger is not None:
             self.logger.begin(manifest)
         train, test = (sum(manifest["counts"][split]) for split in ("train", "test"))
-        kind = {1: "vectors", 2: "series"}.get(len(manifest["image_shape"]), "images")
+        shape, of = manifest["image_shape"], " of"
+        kind = {1: "vectors", 2: "series"}.get(len(shape), "images")
+        if kind != "images":
+            kind, of = f"{kind} of {' x '.join(map(str, shape))}", ","
         told = f"{self.config.backbone} on {manifest['device']}"
         if not manifest["model_bytes"]:
-            kind, told = "features", f"{self.config.rounds} versions of a model"
+            kind, told = f"features of {shape[0]}", f"{self.config.rounds} versions of a model"
         self.say(
-            f"{train:,} training and {test:,} test {kind} of {len(manifest['classes'])} classes, "
+            f"{train:,} training and {test:,} test {kind}{of} {len(manifest['classes'])} classes, "
             f"{manifest['vehicles']} vehicles, {told}"
         )
         self.bar.update(self.task, description="round 1 trains")

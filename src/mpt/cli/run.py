@@ -10,7 +10,7 @@ from mpt.base.settings import default_of, kinds_of, rules_of
 from mpt.base.text import quantity
 from mpt.cli.progress import Reporter
 from mpt.cli.render import console, note, say
-from mpt.runs.config import ConfigError, RunConfig, make_config, read_toml
+from mpt.runs.config import ConfigError, RunConfig, for_features, make_config, read_toml
 from mpt.runs.scenario_config import ScenarioConfig
 
 FILES = ("config.toml", "manifest.json", "samples.png", "metrics.csv", "diagnostics.csv", "confusion.csv")
@@ -32,7 +32,7 @@ def run(config: Path | None, out: Path | None, overwrite: bool, track: str | Non
     for name in _of_scenarios():
         if name in settings:
             raise ConfigError(f"{name}: is for scenarios, should come with --scenario NAME|FILE.toml")
-    chosen = make_config(settings)
+    chosen = make_config(for_features(settings, note))
     if overwrite and out is None:
         raise ConfigError("overwrite: there is no folder to overwrite, should come with --out DIR")
     with Reporter(chosen, console) as reporter:  # before torch, which takes seconds to come

@@ -33,22 +33,12 @@ def cached(name: str, determined_by: Iterable[str], read: Callable[[], Dataset])
         pass  # not there, or not whole: made anew
     dataset = read()
     try:
-        _save(dataset, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_npz(dataset, path)
     except (OSError, DataError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         return replace(dataset, notes=(*dataset.notes, f"not kept in {path.parent} for the next time ({reason})"))
     return dataset
-
-
-def _save(dataset: Dataset, path: Path) -> None:
-    """Write beside `path` and then put in its place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        save_npz(dataset, partial)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def stamp(path: str | Path) -> str:

@@ -1,6 +1,7 @@
 """`csv:PATH`: a table with a row for every image: its path, its label and, where there is a column, its split."""
 
 import csv
+import io
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from mpt.data.dataset import Dataset
 from mpt.data.encoded import Encoded, decoded
 from mpt.data.folder import TESTS
-from mpt.data.left_out import SPLIT_HERE, LeftOut, last_fifth
+from mpt.data.left_out import SPLIT_HERE, LeftOut, alone, last_fifth
 from mpt.data.request import DatasetSpec
 
 COLUMNS = {
@@ -17,31 +18,32 @@ COLUMNS = {
     "split": ("split", "part"),
 }
 """What columns may be called; options of these names name others."""
+SEPARATORS = ",;\t|"
+"""What may stand between columns: the one that the header has most of, a comma where there is none."""
 LEAST = 2
+
+Row = dict[str, str]
 
 
 def load_csv(request: DatasetSpec) -> Dataset:
     """Paths are relative to the file's folder. Without a split, the last fifth of a class is for the test."""
-    path = request.path
-    if not path.is_file():
-        raise request.error(f"no file {path}, should be a CSV file with a row for every image")
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            columns, rows = list(reader.fieldnames or ()), list(reader)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise request.error(f"cannot be read ({error}), should be a CSV file in UTF-8") from None
+    path = request.file("a CSV file with a row for every image")
+    columns, rows = _table(request)
     image, label, split = (_column(request, columns, option) for option in COLUMNS)
+    if not rows:
+        raise request.error(f"has the columns {', '.join(columns)} and no row, should have a row for every image")
     parts: dict[str, tuple[list[str], list[str]]] = {}
-    for number, row in enumerate(rows, start=2):
+    for number, row in rows:
         if not row[image] or not row[label]:
             raise request.error(f"line {number} has no {image if not row[image] else label}, should have both")
         train, test = parts.setdefault(row[label], ([], []))
         (test if split and _tests(request, number, row[split]) else train).append(row[image])
     if len(parts) < LEAST:
-        raise request.error(f"{len(parts)} classes, should have at least {LEAST}")
+        raise request.error(f"all rows are of class {next(iter(parts))!r}, should have at least {LEAST} classes")
     for name, (train, test) in parts.items():
-        if not split and len(train) > 1:
+        if not split:
+            if len(train) < 2:
+                raise request.error(alone(f"class {name!r}", "image", "a column split"))
             test.extend(train[-last_fifth(len(train)) :])
             del train[-len(test) :]
         if not train or not test:
@@ -51,27 +53,53 @@ def load_csv(request: DatasetSpec) -> Dataset:
         files = [parts[name][part] for name in classes]
         labels = np.repeat(np.arange(len(classes)), [len(f) for f in files])
         lots.append(([Encoded(path.parent / file, file) for group in files for file in group], labels))
-    if not any((path.parent / row[image]).exists() for row in rows):
-        raise request.error(f"no file {rows[0][image]} in {path.parent}, nor any other, paths should be relative to it")
+    if not any((path.parent / row[image]).exists() for _, row in rows):
+        first = rows[0][1][image]
+        raise request.error(f"no file {first} in {path.parent}, nor any other, paths should be relative to it")
     left_out = LeftOut()
     if not split:
         left_out.lack("split here", SPLIT_HERE)
     return decoded(request, path.stem, classes, lots[0], lots[1], left_out)
 
 
+def _table(request: DatasetSpec) -> tuple[list[str], list[tuple[int, Row]]]:
+    """The columns, and every row with its line; white space around names and values does not count."""
+    try:
+        with request.path.open(newline="", encoding="utf-8-sig") as file:
+            text = file.read()
+        head = next((line for line in text.splitlines() if line.strip()), "")
+        separator = max(SEPARATORS, key=head.count)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+        lines = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if any(map(str.strip, cells))]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise request.error(f"cannot be read ({error}), should be a CSV file in UTF-8") from None
+    if not lines:
+        raise request.error("is empty, should begin with a header such as image,label and have a row for every image")
+    columns = lines[0][1]
+    return columns, [
+        (number, dict(zip(columns, [*cells, *[""] * len(columns)], strict=False))) for number, cells in lines[1:]
+    ]
+
+
 def _column(request: DatasetSpec, columns: Sequence[str], option: str) -> str:
     """Its name; empty where there is no split and none was asked for."""
     wanted = [request.options[option]] if option in request.options else list(COLUMNS[option])
     found = next((name for name in wanted if name in columns), "")
-    if not found and (option != "split" or option in request.options):
-        has = ", ".join(columns) or "none"
-        raise request.error(f"no column {' or '.join(wanted)}, should be one of {has}, named by ?{option}=")
-    return found
+    if found or (option == "split" and option not in request.options):
+        return found
+    told = f"no column {' or '.join(wanted)}, should be one of {', '.join(columns)}"
+    if option in request.options:
+        raise request.error(f"{told}, named by ?{option}=")
+    taken = {*request.options.values(), *(name for other in COLUMNS if other != option for name in COLUMNS[other])}
+    free = next((name for name in columns if name and name not in taken), "")
+    if not free:
+        raise request.error(f"no column {' or '.join(wanted)} beside {', '.join(columns)}, should have one")
+    raise request.error(f"{told}; add {'&' if request.options else '?'}{option}={free}")
 
 
-def _tests(request: DatasetSpec, number: int, text: str | None) -> bool:
+def _tests(request: DatasetSpec, number: int, text: str) -> bool:
     """Whether a row is for the test."""
-    word = (text or "").strip().lower()
+    word = text.lower()
     if word not in ("train", *TESTS):
         raise request.error(f"line {number} has split {text!r}, should be train or one of {', '.join(TESTS)}")
     return word != "train"

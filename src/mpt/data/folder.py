@@ -8,7 +8,7 @@ import numpy as np
 
 from mpt.data.dataset import SPLITS, Dataset, LocalData, Split
 from mpt.data.encoded import Encoded, decoded, header, image_side, pixels, readable, require_pillow
-from mpt.data.left_out import SPLIT_HERE, LeftOut, last_fifth
+from mpt.data.left_out import SPLIT_HERE, LeftOut, alone, last_fifth
 from mpt.data.request import DatasetSpec
 
 TESTS = ("test", "val", "valid", "validation")
@@ -23,9 +23,8 @@ def load_folder(request: DatasetSpec) -> Dataset:
     Where there is no test/, val/ is the test split. Class folders without either are split: the last fifth of a class's
     images is for the test.
     """
-    root, left_out = request.path, LeftOut()
-    if not root.is_dir():
-        raise request.error(f"no folder {root}, should have train/ and test/ with a folder per class")
+    wanted = "one with a folder of images per class, or with train/ and test/ that have these"
+    root, left_out = request.folder(wanted), LeftOut()
     if any((root / name).is_dir() for name in ("train", *TESTS)):
         samples = _split(request, root, left_out)
     else:
@@ -57,7 +56,7 @@ def _divided(request: DatasetSpec, folder: Path) -> tuple[list[Path], list[Path]
     """The images of a class, for training and for the test."""
     files = _images(request, folder)
     if len(files) < 2:
-        raise request.error(f"{folder} has one image, should have at least two, or train/ and test/ around it")
+        raise request.error(alone(str(folder), "image", "train/ and test/ around it"))
     tested = last_fifth(len(files))
     return files[:-tested], files[-tested:]
 
@@ -67,10 +66,9 @@ def load_local_folder(request: DatasetSpec, which: str = "train") -> LocalData:
 
     With "test", what a server has in test/; where there are neither train/ nor test/, the class folders are PATH's own.
     """
-    pillow, root, left_out = require_pillow(request), request.path, LeftOut()
-    if not root.is_dir():
-        raise request.error(f"no folder {root}, should have {which}/ with a folder per class")
-    bare = which == "test" and root.is_dir() and not any((root / split).is_dir() for split in SPLITS)
+    root = request.folder(f"one with {which}/ that has a folder of images per class")
+    pillow, left_out = require_pillow(request), LeftOut()
+    bare = which == "test" and not any((root / split).is_dir() for split in SPLITS)
     place = root if bare else root / which
     encoded: list[tuple[Encoded, str]] = []
     for name, folder in sorted(_class_folders(request, place, least=1).items()):

@@ -32,7 +32,7 @@ from mpt.data.registry import load_local
 from mpt.data.request import DatasetSpec, split_options
 from mpt.version import __version__
 
-VERSION = 1
+VERSION = 2
 """Of this layout and of what `load_local` makes of a file; to be raised with either."""
 _MAGIC = b"MPTKEPT\0"
 _LENGTH = struct.Struct("<Q")

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mpt.data.errors import DataError
 
 _SHOWN = 3
 
@@ -22,13 +23,24 @@ def last_fifth(count: int) -> int:
     return max(1, count // 5)
 
 
-def last_fifths(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    """(N,): which samples those are, by their labels (N,)."""
+def last_fifths(labels: NDArray[np.int64], classes: Sequence[str], otherwise: str) -> NDArray[np.bool_]:
+    """(N,): which samples those are, by the numbers of their classes (N,).
+
+    Raises:
+        DataError: a class has one sample; `otherwise` says what there could be instead of a second one.
+    """
     tested = np.zeros(len(labels), dtype=bool)
-    for value in np.unique(labels):
-        mine = np.flatnonzero(labels == value)
+    for c in np.unique(labels):
+        mine = np.flatnonzero(labels == c)
+        if len(mine) < 2:
+            raise DataError(alone(f"class {classes[int(c)]!r}", "sample", otherwise))
         tested[mine[-last_fifth(len(mine)) :]] = True
     return tested
+
+
+def alone(where: str, what: str, otherwise: str) -> str:
+    """What to say of a class that cannot be split."""
+    return f"{where} has one {what}, should have at least two, or {otherwise}"
 
 
 class LeftOut:

@@ -17,6 +17,7 @@ from mpt.data.features import load_features
 from mpt.data.folder import load_folder, load_local_folder
 from mpt.data.function import from_function
 from mpt.data.hub import load_hub
+from mpt.data.meant import path_meant
 from mpt.data.motion import load_motion
 from mpt.data.npz import load_npz
 from mpt.data.nuimages import load_nuimages
@@ -67,7 +68,8 @@ LOADERS: dict[str, Loader] = {
         ("level", "test_per_class"),
     ),
     "npz": Loader(
-        load_npz, "a NumPy file of images, series or vectors: x_train and so on, or what save_npz wrote", "PATH"
+        load_npz, "a NumPy file of images, series or vectors: x_train and so on, or what save_npz wrote", "PATH",
+        ("kind", "channels"),
     ),
     "features": Loader(
         load_features, "what each version of a model makes of the samples: labels, features_1, features_2, ...", "PATH"
@@ -192,6 +194,8 @@ def _resolved(
         raise DataError(f"per_class: {per_class}, should be at least 1")
     word, colon, target = spec.partition("?")[0].partition(":")
     if word not in LOADERS:
+        if path := path_meant(spec):
+            raise DataError(f"dataset: {spec!r} is none that is known, did you mean {path}?")
         if word.lower() in PUBLIC:
             told = "parquet:PREFIX, folder:PATH or hf:NAME reads your own copy"
             raise DataError(f"dataset: {spec!r} does not come with MPT; {told}")

@@ -36,6 +36,23 @@ class DatasetSpec:
         """The target as a path, `~` expanded."""
         return Path(self.target).expanduser()
 
+    def file(self, wanted: str) -> Path:
+        """The path of a file that is there; `wanted` says what it should be."""
+        if not self.path.is_file():
+            raise self.error(f"{self._lacking('file')}, should be {wanted}")
+        return self.path
+
+    def folder(self, wanted: str) -> Path:
+        """The path of a folder that is there."""
+        if not self.path.is_dir():
+            raise self.error(f"{self._lacking('folder')}, should be {wanted}")
+        return self.path
+
+    def _lacking(self, what: str) -> str:
+        if not self.path.exists():
+            return f"there is no {what} {self.path}"
+        return f"{self.path} is a {'folder' if self.path.is_dir() else 'file'}"
+
     def error(self, what: str) -> DataError:
         """An error about this request."""
         return DataError(f"{self.spec}: {what}")

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpt.data.errors import DataError
+from mpt.data.plain import one_each
 
 SampleKind = Literal["images", "series", "vectors"]
 
@@ -54,9 +55,14 @@ def in_words(kind: SampleKind, shape: Sequence[int]) -> str:
     return f"{kind} of {'x'.join(map(str, shape))}"
 
 
-def as_names(ids: NDArray[Any]) -> NDArray[np.str_]:
-    """Names of devices or subjects: texts as they are, whole numbers with leading zeros, so that they sort as such."""
-    if ids.dtype.kind in "iu" and ids.size:
-        width = len(str(int(ids.max())))
-        return np.array([f"{int(one):0{width}d}" for one in ids.ravel()])
-    return np.asarray(ids.ravel())
+def as_names(name: str, ids: object) -> NDArray[np.str_]:
+    """Names of devices or subjects: texts as they are, whole numbers with leading zeros, so that they sort as such.
+
+    Raises:
+        DataError: one is missing, empty, NaN or infinite; the message begins with `name`.
+    """
+    found = one_each(name, ids, "devices")
+    if found.dtype.kind in "iu" and found.size:
+        width = len(str(int(found.max())))
+        return np.array([f"{int(one):0{width}d}" for one in found])
+    return found.astype(np.str_)

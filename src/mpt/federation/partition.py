@@ -104,7 +104,7 @@ def by_vehicle(request: PartitionRequest) -> Partition:
     if request.recorded_by is None:
         raise PartitionError(
             f"partition: vehicle, but {request.dataset} does not say which vehicle recorded a sample, should "
-            "be concentrate, or the dataset one such as nuimages:ROOT"
+            "be concentrate, or the dataset one such as nuimages:ROOT or an npz: file with subject_train in it"
         )
     names, holder = np.unique(request.recorded_by, return_inverse=True)
     if len(names) < 2:

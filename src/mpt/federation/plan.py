@@ -105,7 +105,9 @@ class FederationSettings:
         if self.slow_every is not None and self.slow_every % self.eval_every:
             raise PlanError(f"slow_every: {self.slow_every}, should be a multiple of eval_every, {self.eval_every}")
         if self.depart_at >= self.rounds:
-            raise PlanError(f"depart_at: {self.depart_at}, should be below {self.rounds}, the number of rounds")
+            default = self.depart_at == default_of(FederationSettings, "depart_at")
+            hint = f"; {self.depart_at} is the default, say --depart-at {early(self.rounds)}" if default else ""
+            raise PlanError(f"depart_at: {self.depart_at}, should be below {self.rounds}, the number of rounds{hint}")
         check_rounds(self.event_list, self.rounds)
         for name in ("vehicles", "remaining", "dirichlet") if self.partition == "vehicle" else ():
             if getattr(self, name) != default_of(FederationSettings, name):
@@ -145,6 +147,11 @@ class FederationSettings:
         """Whether methods, or those that are slow, are read out in this round."""
         every = self.slow_every if slow and self.slow_every is not None else self.eval_every
         return round in (self.depart_at, self.rounds) or round % every == 0
+
+
+def early(rounds: int) -> int:
+    """A round of so many for the departure, as early among them as the default one: 15 of 100, 1 of 5."""
+    return max(1, FederationSettings.depart_at * rounds // FederationSettings.rounds)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from mpt.base.settings import default_of
 from mpt.core.validation import Floats
 from mpt.federation.engine import Federation
 from mpt.federation.jobs import Job
-from mpt.federation.plan import FederationSettings
+from mpt.federation.plan import FederationSettings, early
 from mpt.federation.state import FederationState, Handle, JobKey, Model, NewModels
 from mpt.federation.stored import Stored
 from mpt.federation.view import ServerView, views
@@ -39,7 +39,8 @@ def check_untrained(settings: FederationSettings, dataset: str, versions: int) -
     if settings.rounds > versions:
         raise PlanError(
             f"rounds: {settings.rounds}, but {dataset} has {versions} versions, and round t is read out of version t; "
-            f"should be at most {versions}, with --depart-at the last version that the class's owner has seen"
+            f"should be at most {versions}, as in --rounds {versions} --depart-at {early(versions)} --eval-every 1; "
+            "--depart-at is the last version that the class's owner has seen"
         )
 
 

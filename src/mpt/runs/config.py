@@ -1,16 +1,18 @@
 """One run, as options, as a TOML file and as a Python object: the fields of one dataclass."""
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mpt.base.errors import ConfigError, MptError
 from mpt.base.settings import check, rules_of, setting, to_toml, unknown
-from mpt.federation.plan import FederationSettings
+from mpt.data.features import versions_in
+from mpt.federation.plan import FederationSettings, early
 from mpt.scenario import PlanError
 
-__all__ = ["ConfigError", "DataSettings", "RunConfig", "make_config", "read_toml"]
+__all__ = ["ConfigError", "DataSettings", "RunConfig", "for_features", "make_config", "read_toml"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,23 @@ class RunConfig(FederationSettings, DataSettings):
     def to_toml(self) -> str:
         """The resolved settings, for `read_toml`; what is not set is left out."""
         return to_toml(self)
+
+
+def for_features(settings: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
+    """The user's settings, and of a run on `features:` what nobody has said: its rounds are the file's versions.
+
+    Every round is read out, and the vehicle departs after the share of the rounds after which it does by default.
+    """
+    dataset = settings.get("dataset")
+    versions = versions_in(dataset) if isinstance(dataset, str) else 0
+    if versions < 2:
+        return settings
+    rounds = settings.get("rounds", versions)
+    chosen = {"rounds": versions, "depart_at": early(rounds) if isinstance(rounds, int) else 1, "eval_every": 1}
+    if unsaid := {name: value for name, value in chosen.items() if name not in settings}:
+        told = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in unsaid.items())
+        say(f"{dataset} has {versions} versions of a model: {told}, where nothing else is said")
+    return {**settings, **unsaid}
 
 
 def make_config(settings: dict[str, Any]) -> RunConfig:

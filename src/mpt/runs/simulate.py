@@ -1,6 +1,7 @@
 """`simulate`: a whole run from its settings, with the tables it gives; killed and started again, it resumes."""
 
 import logging
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from typing import Any
 
 import torch
 
+from mpt.base.settings import default_of
 from mpt.base.text import quantity
 from mpt.data import Dataset, load
 from mpt.federation.engine import Federation, rounds
@@ -196,7 +198,7 @@ def _keep(out: Path, federation: Federation, state: FederationState, rows: Seque
 def federations_of(config: RunConfig, device: str, say: Say) -> tuple[Dataset, dict[int, Federation]]:
     """The dataset, and a federation a seed, before the first round."""
     dataset = load(config.dataset, image_size=config.image_size, per_class=config.per_class, say=say)
-    rare = dataset.class_index(config.rare)
+    rare = _rare(config, dataset)
     dataset.require(rare, 10)
     dataset.require(rare, 1, "test")
     plans = [Plan.of(config, rare, seed) for seed in config.seed_numbers]
@@ -207,6 +209,16 @@ def federations_of(config: RunConfig, device: str, say: Say) -> tuple[Dataset, d
     for name, why in left_out.items():
         say(f"{name} is left out: {why}")
     return dataset, {p.seed: UpgradedFederation(dataset, p, torch.device(device), methods=methods) for p in plans}
+
+
+def _rare(config: RunConfig, dataset: Dataset) -> int:
+    """The class that departs; where the default is none of the classes, nobody has said one."""
+    if config.rare == default_of(RunConfig, "rare") and config.rare not in dataset.classes:
+        raise ConfigError(
+            f"rare: {config.rare!r}, the default, is no class of {dataset.name}, should be one of "
+            f"{', '.join(dataset.classes)}, as in --rare {shlex.quote(dataset.classes[0])}"
+        )
+    return dataset.class_index(config.rare)
 
 
 def choose_device(wanted: str) -> str:

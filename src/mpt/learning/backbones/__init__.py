@@ -105,6 +105,11 @@ def build(
 
 def build_for(spec: str, shape: tuple[int, ...], **how: Any) -> Classifier:
     """`build` for samples of a shape: (C, H, W) of images, (channels, length) of series, (d,) of vectors."""
+    if len(shape) == 3 and shape[1] != shape[2]:
+        side = min(max(min(shape[1:]), MIN_SIZE), MAX_SIZE)
+        raise LearningError(
+            f"images: {shape[1]} x {shape[2]} pixels, should be square; --image-size {side} makes them {side} x {side}"
+        )
     size = shape[-1] if len(shape) > 1 else 1
     wanted = None if len(shape) == 3 else shape
     return build(spec, in_channels=shape[0], image_size=size, input_shape=wanted, **how)
@@ -130,8 +135,10 @@ def _make(spec: str, in_channels: int, image_size: int) -> nn.Module:
         return BACKBONES.find(spec, in_channels, image_size)
     if head in BACKBONES:
         if not MIN_SIZE <= image_size <= MAX_SIZE:
+            fit = 32 if image_size < MIN_SIZE else MAX_SIZE
             raise LearningError(
-                f"image_size: {image_size}, should be from {MIN_SIZE} to {MAX_SIZE} pixels for the backbone {spec}"
+                f"image_size: {image_size}, should be from {MIN_SIZE} to {MAX_SIZE} pixels for the backbone {spec}; "
+                f"--image-size {fit} makes images {fit} x {fit}"
             )
         if in_channels not in (1, 3):
             raise LearningError(f"in_channels: {in_channels}, should be 1 or 3 for the backbone {spec}")
