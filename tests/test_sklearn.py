@@ -294,3 +294,28 @@ def test_lite_statistics_need_the_euclidean_metric():
 def test_wrong_parameters_are_said(parameters, why):
     with pytest.raises(ValueError, match=why):
         PrototypeClassifier(**parameters).fit(*iris())
+
+
+def test_columns_of_pandas_own_types_keep_their_kind():
+    pandas = pytest.importorskip("pandas")
+    rows = np.random.default_rng(0).normal(size=(12, 3))
+    said = pandas.Series([True, False] * 6, dtype="boolean")
+    assert PrototypeClassifier().fit(rows, said).classes_.dtype == bool
+    counted = PrototypeClassifier(reject=1e-9).fit(rows, pandas.Series([3, 5] * 6, dtype="Int64"))
+    assert counted.classes_.dtype == counted.predict(rows).dtype == np.int64
+    assert counted.predict(rows).tolist() == [-1] * 12
+    with pytest.raises(ValueError, match="y: some labels are missing"):
+        PrototypeClassifier().fit(rows, pandas.Series([3, None] * 6, dtype="Int64"))
+
+
+def test_a_fit_that_is_refused_changes_nothing():
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(30, 4)), np.arange(30) % 3
+    ours = PrototypeClassifier().fit(rows, labels)
+    before = ours.predict(rows)
+    for wrong_rows, wrong in ((rows, ["a", 1] * 15), (rows[:, :2], [np.nan] * 30), (rows[:5], labels)):
+        with pytest.raises(ValueError, match=r"\w"):
+            ours.fit(wrong_rows, wrong)
+        np.testing.assert_array_equal(ours.predict(rows), before)
+    assert ours.partial_fit(rows, labels).classes_.tolist() == [0, 1, 2]
+    assert ours.statistics_.counts.sum() == 60

@@ -72,15 +72,21 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """From samples X (N, d) and their labels y (N,); what was known before is forgotten."""
+        before = self.__dict__.copy()
         if hasattr(self, "statistics_"):
             del self.statistics_
-        return self.partial_fit(X, y)
+        try:
+            return self.partial_fit(X, y)
+        except Exception:
+            self.__dict__ = before  # what is refused changes nothing
+            raise
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Add samples to those that it knows. Labels may be new; `classes` names some that are yet to come."""
         self._check()
         first = not hasattr(self, "statistics_")
         _check_list(y, "y")
+        y = _plain(y)
         rows, labels = validate_data(self, X, y, dtype=np.float64, reset=first)
         _kind(labels, "y")
         check_classification_targets(labels)
@@ -217,9 +223,20 @@ def _check_list(values: object, name: str) -> None:
         raise StatisticsError(f"{name}: labels are {' and '.join(sorted(kinds))}, should be all of one kind")
 
 
+def _plain(values: ArrayLike) -> ArrayLike:
+    """A column of pandas' own truth values or integers, which scikit-learn would make real numbers, as NumPy's."""
+    kind = getattr(getattr(values, "dtype", None), "kind", "")
+    if isinstance(values, np.ndarray) or kind not in ("b", "i", "u") or not hasattr(values, "to_numpy"):
+        return values
+    try:
+        return np.asarray(values.to_numpy(dtype={"b": bool, "i": np.int64, "u": np.uint64}[kind]))
+    except ValueError:
+        raise StatisticsError("y: some labels are missing, every sample should have one") from None
+
+
 def _as_labels(classes: ArrayLike) -> NDArray[Any]:
     _check_list(classes, "classes")
-    labels = np.asarray(classes)
+    labels = np.asarray(_plain(classes))
     _kind(labels, "classes")
     return labels
 

@@ -117,7 +117,7 @@ def test_an_honest_round_is_the_average_bit_by_bit(vehicles):
 
 
 @pytest.mark.parametrize("text", ["average", "clipped", "median"])
-@pytest.mark.parametrize("what", ["nan", "infinite", "negative variance", "another shape"])
+@pytest.mark.parametrize("what", ["nan", "infinite", "negative variance", "another shape", "absurd counter"])
 @pytest.mark.parametrize("checked", [False, True])
 def test_a_state_that_is_none_is_refused_and_changes_nothing(text, what, checked):
     """Also where another one has been checked just before."""
@@ -126,8 +126,8 @@ def test_a_state_that_is_none_is_refused_and_changes_nothing(text, what, checked
     for place, one in enumerate(updates.states):
         taking.add(str(place), one, 10)
     broken = dict(updates.states[0])
-    name = RUNNING[1] if what == "negative variance" else next(iter(updates.start))
-    value = {"nan": np.nan, "infinite": -np.inf, "negative variance": -1.0}.get(what)
+    name = {"negative variance": RUNNING[1], "absurd counter": "n.num_batches_tracked"}.get(what, next(iter(broken)))
+    value = {"nan": np.nan, "infinite": -np.inf, "negative variance": -1.0, "absurd counter": 2**62}.get(what)
     broken[name] = broken[name][:0] if value is None else broken[name].clone()
     if value is not None:
         broken[name].view(-1)[0] = value
@@ -282,3 +282,24 @@ def test_a_holder_may_move_further_than_others():
     anybody = Updates(updates.start, updates.states, updates.samples, NORM)
     assert taken(anybody).shares["0"] < 0.6
     assert taken(with_a_holder(far=20.0)).doubted, "a holder is bounded too"
+
+
+def test_an_update_too_long_for_a_number_is_refused():
+    updates = fleet(9)
+    wide = {name: t.double() if t.is_floating_point() else t for name, t in updates.start.items()}
+    taking = gathering("clipped", NORM, wide)
+    for place, one in enumerate(updates.states):
+        taking.add(str(place), {n: t.double() if t.is_floating_point() else t for n, t in one.items()}, 10)
+    before = {name: tensor.clone() for name, tensor in taking.state().items()}
+    far = {name: t + 1e200 if t.is_floating_point() and name not in RUNNING else t for name, t in wide.items()}
+    with pytest.raises(LearningError, match="too far from the global model for any number"):
+        taking.add("liar", far, 10)
+    assert same(taking.state(), before)
+
+
+def test_complex_numbers_are_refused():
+    updates = fleet(3)
+    for text in ("average", "clipped"):
+        start = {**updates.start, "phase": torch.zeros(2, dtype=torch.complex64)}
+        with pytest.raises(LearningError, match=r"state: phase is torch\.complex64, should be of real numbers"):
+            gathering(text, NORM, start)

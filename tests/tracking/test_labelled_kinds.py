@@ -43,8 +43,8 @@ def test_labels_are_of_the_kind_that_most_answers_have(most, other, first):
 
 
 def test_of_as_many_the_kind_counts_that_came_first():
-    tracker, outcome = played(LabelledTracker(), {"x": "texts", "y": "integers"})
-    assert (outcome.answered, tracker.labels) == (("x",), ("a", "b", "c", "d"))
+    tracker, outcome = played(LabelledTracker(), {"y": "texts", "x": "integers"})
+    assert (outcome.answered, tracker.labels) == (("y",), ("a", "b", "c", "d"))
 
 
 def test_devices_without_samples_do_not_decide_and_a_round_of_them_decides_nothing():
@@ -54,6 +54,32 @@ def test_devices_without_samples_do_not_decide_and_a_round_of_them_decides_nothi
     assert tracker.dim == 4
     tracker, outcome = played(tracker, {"x": "integers", "y": "texts", "z": "texts"})
     assert (outcome.answered, tracker.labels) == (("y", "z"), ("a", "b", "c", "d"))
+
+
+def test_devices_without_samples_do_not_decide_about_the_dimension():
+    tracker = LabelledTracker()
+    question = tracker.begin()
+    for device in ("n", "o"):
+        assert tracker.receive(device, question.answer(np.zeros((0, 7)), [])) == ""
+    assert tracker.receive("x", question.answer(FEATURES, KINDS["texts"])) == ""
+    outcome = LabelledTracker.from_bytes(tracker.to_bytes()).close()
+    assert outcome.answered == ("x",)
+    said = "answer: features of 7 dimensions, most have 4"
+    assert outcome.problems[:2] == (f"device n: {said}", f"device o: {said}")
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_one_that_invents_labels_until_there_is_no_room_locks_nobody_out(first):
+    tracker = LabelledTracker(num_classes=30)
+    question = tracker.begin()
+    invented = question.answer(np.ones((30, 4)), [f"label {i}" for i in range(30)])
+    told = {"evil": invented} if first else {}
+    told |= {device: question.answer(FEATURES, KINDS["texts"]) for device in "pqr"} | {"evil": invented}
+    for device, answer in told.items():
+        assert tracker.receive(device, answer) == ""
+    outcome = LabelledTracker.from_bytes(tracker.to_bytes()).close()
+    assert outcome.answered == ("p", "q", "r")
+    assert outcome.problems[0] == "device evil: answer: with its new labels there would be more than 30"
 
 
 def test_labels_that_are_named_or_watched_say_the_kind_from_the_start():

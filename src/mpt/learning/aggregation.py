@@ -18,7 +18,7 @@ from torch import Tensor
 from mpt.base.credit import MOST_SAMPLES, believed, usual
 from mpt.base.extensions import Builtin, Extensions
 from mpt.learning.averaging import PlainAverage, RunningAverage
-from mpt.learning.settings import LearningError
+from mpt.learning.settings import DivergedError, LearningError
 
 State = Mapping[str, Tensor]
 
@@ -142,9 +142,9 @@ class BoundedAverage:
             self._flush()
 
     def check(self, state: State) -> None:
-        """Raise `LearningError` where a state does not fit. `add` of the same one does not look again.
+        """Raise `LearningError` where a state does not fit. `add` of the same one, unchanged, does not look again.
 
-        Its lengths are finite where all of its numbers are.
+        Its lengths are finite where all of its numbers are, unless they are absurdly large.
         """
         self._average.check_layout(state)
         learned, running = (self._length(state, *names) for names in (self._learned, self._running))
@@ -152,6 +152,7 @@ class BoundedAverage:
             self._average.check_variances(state)
         else:
             self._average.check(state)
+            raise DivergedError("state: too far from the global model for any number, should be near it")
         self._checked = state, learned, running
 
     def state(self) -> dict[str, Tensor]:

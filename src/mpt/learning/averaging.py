@@ -9,6 +9,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from mpt.learning.settings import DivergedError, LearningError
 
+MOST_COUNTED = 10**12
+"""Of integers in a model, which count batches: the largest of the vehicles' is the average's."""
 _State = Mapping[str, Tensor]
 """What `model.state_dict()` returns."""
 
@@ -141,7 +143,7 @@ class RunningAverage:
             raise LearningError(f"state: {name} has negative entries, a variance should not")
 
     def check_layout(self, state: _State) -> None:
-        """The part of `check` that is about names, shapes and dtypes."""
+        """The part of `check` that is about names, shapes and dtypes, and about integers."""
         for variance, mean in self._mean_of.items():
             if variance not in state or mean not in state:
                 raise LearningError(f"state: {mean} or {variance} is missing, though batchnorm names that layer")
@@ -156,6 +158,11 @@ class RunningAverage:
                     f"state: {name} is {tensor.dtype} of shape {tuple(tensor.shape)}, should be {dtype} of shape "
                     f"{tuple(shape)} as in the first state"
                 )
+            if tensor.is_complex():
+                raise LearningError(f"state: {name} is {tensor.dtype}, should be of real numbers or integers")
+        counters = {n: (t < MOST_COUNTED).all() for n, t in state.items() if not t.is_floating_point()}
+        if name := _first_false(counters):
+            raise LearningError(f"state: {name} counts beyond {MOST_COUNTED:.0e}, should be batches that were seen")
 
 
 class PlainAverage:

@@ -306,12 +306,15 @@ class LabelledTracker:
         return LabelledOutcome(labels, outcome, (*said, *outcome.problems))
 
     def _crowded(self, heard: OpenRound) -> OpenRound:
-        """Where answers that fit one by one have too many labels together: without those that came last."""
+        """Where answers that fit one by one have too many labels together: without those that bring most, or came last.
+
+        So no device that invents labels locks out the others.
+        """
         room = self.state.room
         if len(heard.labels) <= room:
             return heard
         kept, refused = replace(heard, answers={}), dict(heard.refused)
-        for device, answer in heard.answers.items():
+        for device, answer in sorted(heard.answers.items(), key=lambda one: len(one[1].new)):
             more = replace(kept, answers={**kept.answers, device: answer})
             if len(more.labels) <= room:
                 kept = more

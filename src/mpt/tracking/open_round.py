@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from mpt.core import StatisticsError
+from mpt.core import ClassStatistics, StatisticsError
 from mpt.core.validation import Ints
 from mpt.protocol.labelled import LabelledAnswer, LabelledQuestion
 from mpt.protocol.labels import Label, as_label_set, kind_of
@@ -80,15 +80,26 @@ class OpenRound:
         return self._as_most(kinds, lambda kind, most: f"answer: labels are {kind}, should be {most}, as most have")
 
     def of_one_dimension(self) -> "OpenRound":
-        """Where d is not known yet: without the answers whose features have another dimension than most have."""
-        dims = {device: dimension(self.question, answer) for device, answer in self.answers.items()}
-        return self._as_most(dims, lambda d, most: f"answer: features of {d} dimensions, most have {most}")
+        """Where d is not known yet: without the answers whose features have another dimension than most have.
 
-    def _as_most(self, found: Mapping[str, Trait], why: Callable[[Trait, Trait], str]) -> "OpenRound":
+        As with kinds, devices without samples do not decide, unless nobody has any.
+        """
+        read = {device: statistics(self.question, answer) for device, answer in self.answers.items()}
+        dims = {device: stats.dim for device, stats in read.items()}
+        having = {device: dims[device] for device, stats in read.items() if stats.counts.any()}
+        said = "answer: features of {} dimensions, most have {}"
+        return self._as_most(dims, said.format, having)
+
+    def _as_most(
+        self,
+        found: Mapping[str, Trait],
+        why: Callable[[Trait, Trait], str],
+        voting: Mapping[str, Trait] | None = None,
+    ) -> "OpenRound":
         """Without the answers of which something else was found than of most; of as many, what came first counts."""
         if not found:
             return self
-        ((most, _),) = Counter(found.values()).most_common(1)
+        ((most, _),) = Counter((voting or found).values()).most_common(1)
         wrong = {device: why(one, most) for device, one in found.items() if one != most}
         kept = {device: answer for device, answer in self.answers.items() if device not in wrong}
         return replace(self, answers=kept, refused={**self.refused, **wrong})
@@ -132,6 +143,11 @@ def placed(question: LabelledQuestion, answer: LabelledAnswer, labels: tuple[Lab
     return moved(answer.plain, asked, places, size, dim)
 
 
+def statistics(question: LabelledQuestion, answer: LabelledAnswer) -> ClassStatistics:
+    """What a device has reported, of whatever dimension."""
+    return question.widened(len(answer.new)).statistics.read(parts(answer.plain)[0])
+
+
 def dimension(question: LabelledQuestion, answer: LabelledAnswer) -> int:
     """d of an answer, whatever it is."""
-    return question.widened(len(answer.new)).statistics.read(parts(answer.plain)[0]).dim
+    return statistics(question, answer).dim
