@@ -12,7 +12,6 @@ from mpt.base.errors import MptError
 from mpt.data import save_features
 from mpt.methods import METHODS
 from mpt.runs.config import RunConfig, for_features, make_config
-from mpt.runs.errors import RunError
 from mpt.runs.export import deployable
 from mpt.runs.replay import replay
 from mpt.runs.simulate import simulate
@@ -159,8 +158,7 @@ def test_series_through_a_run(engine, tmp_path):
     assert (result.manifest["image_shape"], result.manifest["feature_dim"]) == ([9, 128], 64)
     assert not (tmp_path / "samples.png").exists()
     assert (tmp_path / "models").exists()
-    with pytest.raises(RunError, match="the run is of series, should be of images"):
-        deployable(tmp_path)
+    assert deployable(tmp_path).metadata.input_shape == (9, 128)
 
 
 def test_vectors_through_a_run_with_their_subjects(tmp_path):

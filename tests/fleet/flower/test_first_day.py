@@ -150,7 +150,7 @@ WRONG = {
     "loss": ('"fedcl"', "loss: 'fedcl' is none, did you mean fedlc?"),
     "weights": ('"/nowhere.pt"', "weights: there is no file /nowhere.pt, should be a path from"),
     "backbone": ('"cnn4"', "backbone: 'cnn4' is none, did you mean cnn3?"),
-    "test": ('"folder:/nowhere"', "folder:/nowhere: no folder /nowhere, should have test/ with a folder per class"),
+    "test": ('"folder:/nowhere"', "folder:/nowhere: there is no folder /nowhere, should be one with test/"),
     "patience": ("0", "patience = 0, should be at least 1"),
     "carry-share": ("7", "carry-share = 7.0, should be a share from 0.05 to 1"),
     "remember": ('"yes"', "remember = 'yes', should be true or false"),
