@@ -24,7 +24,7 @@ def bench():
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-        yield module
+        yield SimpleNamespace(**{**vars(sys.modules["two_views_table"]), **vars(module)})
     finally:
         sys.path.remove(str(HERE / "benchmarks"))
         del sys.modules[spec.name]
@@ -56,6 +56,14 @@ def test_where_live_is_not_above_there_is_no_ratio(bench):
     low, _, without = bench.bootstrapped(cells, "mpt-duo", "live", "oracle-train", draws=20)
     assert np.isnan(low)
     assert without == 1
+
+
+def test_cells_in_which_a_gap_is_sure_are_counted(bench):
+    falls = np.array([[-0.05, 0.01, 0.0], [-0.051, 0.05, 0.0], [-0.049, -0.03, 0.0]])
+    text = bench.ahead({("made", "low", "cnn3", "0.02", "15"): falls, ("made", "high", "cnn3", "0.02", "15"): -falls})
+    _, _, _, in_f1, balanced, worst = text.split(" | ")
+    assert (in_f1, balanced) == ("1, 1 of 2", "1, 0 of 2")
+    assert worst.startswith("-0.050 ± 0.002 (made low")
 
 
 def test_a_cell_is_named_or_refused(bench):
