@@ -238,13 +238,13 @@ def _line(
     return [*map(str, named), f"{passes:.3f}", *(f"{value:.4f}" for value in figures), str(size)]
 
 
-def samples(name: str, packed: Path | None) -> Dataset:
-    """A set by its name: packed, or as Parquet files, or one that the package knows."""
+def samples(name: str, packed: Path | None, image_size: int | None = None) -> Dataset:
+    """A set by its name: packed, or as Parquet files, or one that the package knows. Packed ones keep their size."""
     if packed is not None and (packed / f"{name}.npz").exists():
         return unpack(packed, name)
     if packed is not None and (packed / f"{name}-train.parquet").exists():
-        return load(f"parquet:{packed / name}", per_class=1000)
-    return load(name, per_class=1000)
+        return load(f"parquet:{packed / name}", per_class=1000, image_size=image_size)
+    return load(name, per_class=1000, image_size=image_size)
 
 
 def run_cells(args: argparse.Namespace) -> None:
@@ -257,7 +257,7 @@ def run_cells(args: argparse.Namespace) -> None:
         if (*map(str, cell[:3]), f"{cell.remaining:g}", str(args.depart_at)) in done or time.monotonic() > until:
             continue
         start = time.monotonic()
-        dataset = samples(cell.dataset, args.packed)
+        dataset = samples(cell.dataset, args.packed, args.image_size)
         new = run_cell(dataset.limited(args.per_class) if args.per_class else dataset, cell, args)
         lines += new
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -329,6 +329,7 @@ def main() -> None:
     run.add_argument("--eval-every", type=int, default=10)
     run.add_argument("--epochs", type=int, default=5)
     run.add_argument("--per-class", type=int)
+    run.add_argument("--image-size", type=int, help="enlarge or shrink images that are not packed")
     run.add_argument("--seconds", type=float, default=1e9)
     again = commands.add_parser("replay")
     again.add_argument("results", type=Path, nargs=1)
