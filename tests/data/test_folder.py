@@ -134,8 +134,8 @@ CASES = {
         shutil.rmtree,
         "there is no folder .*, should be one with a folder of images per class, or with train/ and test/",
     ),
-    "no test": (without("test"), "no folder .*test, should have a folder per class"),
-    "one class": (only_car, "train has 1 class folders, should have at least 2"),
+    "no train": (without("train"), "has test/ but no train/, should have both, or a folder per class alone"),
+    "one class": (only_car, "train has 1 class folder, should have at least 2"),
     "a class only in train": (
         without("test", "truck"),
         "class 'truck' is in train/ but not in test/, should be in both",
@@ -143,6 +143,32 @@ CASES = {
     "a class only in test": (without("train", "bus"), "class 'bus' is in test/ but not in train/, should be in both"),
     "an empty class": (emptied, "no images in .*car, should have at least one"),
 }
+
+
+def test_train_alone_is_split(tmp_path):
+    root = write_folder(tmp_path / "set", per_class=5)
+    shutil.rmtree(root / "test")
+    dataset = load(f"folder:{root}")
+    assert dataset.notes == ("split here: the last fifth of every class is for the test",)
+    assert (len(dataset.train), len(dataset.test)) == (12, 3)
+
+
+@pytest.mark.parametrize(("train", "test"), [("Train", "Test"), ("TRAIN", "Val"), ("training", "testing")])
+def test_parts_are_no_classes_however_they_are_written(tmp_path, train, test):
+    root = write_folder(tmp_path / "set")
+    expected = load(f"folder:{root}"), load_local(f"folder:{root}"), load_test(f"folder:{root}")
+    (root / "train").rename(root / train)
+    (root / "test").rename(root / test)
+    found = load(f"folder:{root}"), load_local(f"folder:{root}"), load_test(f"folder:{root}")
+    assert (found[0].classes, found[0].fingerprint()) == (expected[0].classes, expected[0].fingerprint())
+    for one, other in zip(found[1:], expected[1:], strict=True):
+        assert one.classes == other.classes
+        assert np.array_equal(one.train.images, other.train.images)
+
+
+def test_a_class_may_be_called_train(tmp_path):
+    root = write_folder(tmp_path / "set", classes=("bus", "train"), per_class=5)
+    assert load(f"folder:{root / 'train'}").classes == ("bus", "train")
 
 
 @pytest.mark.parametrize(

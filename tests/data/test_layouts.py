@@ -124,7 +124,9 @@ BAD = {
     "mostly broken": (mostly_broken, "20 of 30 images are of no use"),
     "a class of broken images": (one_class_broken, "no whole image of 'car' in train, should be at least one"),
     "one image of a class": (lonely, "bus has one image, should have at least two, or train/ and test/ around it"),
-    "train without test": (lambda r: f"folder:{(shutil.rmtree(with_val(r) / 'val'), r)[1]}", "no folder .*test"),
+    "val without train": (
+        lambda r: f"folder:{(shutil.rmtree(with_val(r) / 'train'), r)[1]}", "has val/ but no train/, should have both",
+    ),
     "arrays by other names": (lambda r: f"npz:{npz(r, a=IMAGES, b=LABELS)}", "or images and labels"),
     "one number a sample": (
         lambda r: f"npz:{npz(r, x=LABELS, y=LABELS)}", r"x is int64 of shape \(30,\), .* uint8 of shape \(N, H, W\)",

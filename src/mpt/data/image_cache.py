@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 
 from mpt.data.dataset import SPLITS, LocalData, Split
 from mpt.data.errors import DataError
-from mpt.data.folder import SUFFIXES
+from mpt.data.folder import SUFFIXES, TRAINS, called
 from mpt.data.registry import load_local
 from mpt.data.request import DatasetSpec, split_options
 from mpt.version import __version__
 
-VERSION = 2
+VERSION = 3
 """Of this layout and of what `load_local` makes of a file; to be raised with either."""
 _MAGIC = b"MPTKEPT\0"
 _LENGTH = struct.Struct("<Q")
@@ -95,7 +95,7 @@ def known_by(spec: str, image_size: int | None = None, per_class: int | None = N
 
 def _folder_files(request: DatasetSpec) -> list[str]:
     """The class folders in train/, which are said where they are empty, and the images in them."""
-    with os.scandir(request.path / "train") as entries:
+    with os.scandir(next(iter(called(request.path, TRAINS)), request.path / "train")) as entries:
         classes = [entry.path for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
     return classes + [
         os.path.join(folder, name)
