@@ -69,6 +69,10 @@ GOOD = {
     "a CSV with blanks": (
         lambda r: f"csv:{table(r, [row.replace(',', ', ') for row in listed(split=True)], 'path, class, part')}", 24, 6,
     ),
+    "a CSV with capitals": (lambda r: f"csv:{table(r, listed(split=True), 'Image,Label,Split')}", 24, 6),
+    "a CSV with a split of train alone": (
+        lambda r: f"csv:{table(r, [f'{row},train' for row in listed()], 'image,label,split')}", 24, 6,
+    ),
     "a CSV with names of its own": (lambda r: f"csv:{table(r, listed(), 'where,what')}?image=where&label=what", 24, 6),
 }  # fmt: skip
 
@@ -97,6 +101,13 @@ def test_where_there_is_a_test_val_is_not_read(tmp_path):
     root = write_folder(tmp_path / "set")
     shutil.copytree(root / "test", root / "val")
     assert load(f"folder:{root}").notes == ("not read: val/",)
+
+
+def test_an_image_that_is_listed_twice_is_there_once(tmp_path):
+    rows = [*listed(split=True), "./bus/00.png,bus,train", "car/01.png,car,val"]
+    dataset = load(f"csv:{table(tmp_path / 'set', rows, 'image,label,split')}")
+    assert (len(dataset.train), len(dataset.test)) == (24, 6)
+    assert dataset.notes == ("left out: images that are there twice 2 (./bus/00.png, car/01.png)",)
 
 
 def mostly_broken(root):
@@ -168,6 +179,19 @@ BAD = {
     "a CSV of one class": (lambda r: f"csv:{table(r, listed()[:5])}", "all rows are of class 'bus', should have at"),
     "a CSV that lies elsewhere": (
         lambda r: f"csv:{table(r, ['x/1.png,a', 'x/2.png,a', 'x/3.png,b', 'x/4.png,b'])}", "nor any other, paths",
+    ),
+    "a CSV with two columns of a name": (
+        lambda r: f"csv:{table(r, listed(split=True), 'image,label,label')}", "has 2 columns label, should have one of",
+    ),
+    "a CSV without a header": (
+        lambda r: f"csv:{table(r, listed()[1:], listed()[0])}", "begins with bus/00.png, bus, should begin with a head",
+    ),
+    "a CSV with an image in two classes": (
+        lambda r: f"csv:{table(r, [*listed(), './bus/00.png,car'])}",
+        "line 32 has ./bus/00.png as car, line 2 as bus, should be of one class",
+    ),
+    "a CSV of names that no file can have": (
+        lambda r: f"csv:{table(r, [f'{300 * c}.png,{c.lower()}' for c in 'aAbB'])}", "nor any other, paths should",
     ),
     "no CSV": (lambda r: f"csv:{bare(r)}", "set is a folder, should be a CSV file with a row for every image"),
 }  # fmt: skip
