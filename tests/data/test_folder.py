@@ -90,6 +90,44 @@ def test_kinds_of_png(tmp_path):
     assert np.array_equal(images[4][..., 0], np.where(grey > 127, 255, 0))
 
 
+def deep(kind):
+    """A ramp of grey in more than 8 bits, and the file's ending."""
+    from PIL import Image
+
+    ramp = np.add.outer(np.arange(32), np.arange(32)) * 1057  # up to 65534
+    return {
+        "16 bits": (Image.fromarray(ramp.astype(np.uint16)), "png"),
+        "16 bits, the other way round": (Image.frombytes("I;16B", (32, 32), ramp.astype(">u2").tobytes()), "tif"),
+        "a PGM of 16 bits": (Image.fromarray(ramp.astype(np.uint16)), "pgm"),
+        "32 bits": (Image.fromarray(ramp.astype(np.int32)), "tif"),
+        "32 bits up to 255": (Image.fromarray((ramp >> 8).astype(np.int32)), "tif"),
+        "real numbers to 1": (Image.fromarray(((ramp >> 8) / 255).astype(np.float32)), "tif"),
+        "real numbers to 255": (Image.fromarray((ramp >> 8).astype(np.float32)), "tif"),
+        "beyond": (Image.fromarray((ramp - 9.0).astype(np.float32)), "tif"),
+    }[kind], ramp >> 8
+
+
+KINDS = ("16 bits", "16 bits, the other way round", "a PGM of 16 bits", "32 bits", "32 bits up to 255")
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "real numbers to 1", "real numbers to 255"])
+def test_grey_of_more_bits_becomes_grey_of_eight(tmp_path, kind):
+    (image, suffix), expected = deep(kind)
+    for name in ("bus", "car"):
+        (tmp_path / name).mkdir()
+        for i in range(2):
+            image.save(tmp_path / name / f"{i}.{suffix}")
+    dataset = load(f"folder:{tmp_path}")
+    assert dataset.notes == ("split here: the last fifth of every class is for the test",)
+    assert np.array_equal(dataset.train.images[0], expected[..., None])
+
+
+def test_numbers_that_no_image_has_are_a_broken_image(tmp_path):
+    root = write_folder(tmp_path)
+    deep("beyond")[0][0].save(root / "train" / "car" / "x.tif")
+    assert load(f"folder:{root}").notes == ("left out: broken images 1 (train/car/x.tif)",)
+
+
 def test_a_photograph_taken_sideways_is_turned_upright(tmp_path):
     from PIL import Image
 
