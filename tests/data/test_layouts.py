@@ -58,6 +58,10 @@ GOOD = {
         lambda r: "npz:" + str(npz(r, train_images=IMAGES[:24], train_labels=LABELS[:24], val_images=IMAGES[24:],
                                    val_labels=LABELS[24:])), 24, 6,
     ),
+    "train and valid arrays": (
+        lambda r: "npz:" + str(npz(r, X_train=IMAGES[:24], y_train=LABELS[:24], X_valid=IMAGES[24:],
+                                   y_valid=LABELS[24:])), 24, 6,
+    ),
     "a CSV of paths and labels": (lambda r: f"csv:{table(r, listed())}", 24, 6),
     "a CSV with a split": (lambda r: f"csv:{table(r, listed(split=True), 'path,class,split')}", 24, 6),
     "a CSV with semicolons": (
