@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpt.data.dataset import SPLITS, LocalData, Split
+from mpt.data.dataset import LocalData, Split
 from mpt.data.errors import DataError
 from mpt.data.folder import SUFFIXES, TRAINS, called
+from mpt.data.parquet import candidates
 from mpt.data.registry import load_local
 from mpt.data.request import DatasetSpec, split_options
 from mpt.version import __version__
@@ -107,7 +108,7 @@ def _folder_files(request: DatasetSpec) -> list[str]:
 
 
 def _parquet_files(request: DatasetSpec) -> list[str]:
-    return [f"{request.path}-{which}.parquet" for which in SPLITS]
+    return [str(path) for path in candidates(request)]
 
 
 def _npz_files(request: DatasetSpec) -> list[str]:
