@@ -107,6 +107,30 @@ def test_where_there_is_a_test_val_is_not_read(tmp_path):
     assert load(f"folder:{root}").notes == ("not read: val/",)
 
 
+BROKEN = {
+    "class folders": (lambda r: f"folder:{bare(r)}", "bus/09.png", "1 (bus/09.png); split here"),
+    "val": (lambda r: f"folder:{with_val(r)}", "val/car/1.png", "1 (val/car/1.png)"),
+    "train alone": (
+        lambda r: f"folder:{(shutil.rmtree(with_val(r) / 'val'), r)[1]}", "train/car/1.png",
+        "1 (train/car/1.png); split here",
+    ),
+    "csv, and one that is not there": (
+        lambda r: f"csv:{table(r, [*listed(), 'bus/away.png,bus'])}", "car/00.png",
+        "2 (bus/away.png, car/00.png); split here",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_image_is_left_out_and_counted(case, tmp_path):
+    make, file, counted = BROKEN[case]
+    spec, said = make(tmp_path / "set"), []
+    (tmp_path / "set" / file).write_bytes((tmp_path / "set" / file).read_bytes()[:60])
+    dataset = load(spec, say=said.append)
+    assert dataset.notes[0].startswith(f"left out: broken images {counted}")
+    assert said == [f"{spec}: {dataset.notes[0]}"]
+
+
 def test_an_image_that_is_listed_twice_is_there_once(tmp_path):
     rows = [*listed(split=True), "./bus/00.png,bus,train", "car/01.png,car,val"]
     dataset = load(f"csv:{table(tmp_path / 'set', rows, 'image,label,split')}")
