@@ -48,7 +48,8 @@ def machines(monkeypatch):
     import machines  # noqa: PLC0415
 
     yield machines
-    sys.modules.pop("machines", None)
+    for name in ("machines", "server"):
+        sys.modules.pop(name, None)
 
 
 def status(address):
@@ -136,3 +137,16 @@ def test_a_server_that_is_sent_nonsense_goes_on(start, tmp_path):
     device = start("device.py", address, "--number", 0, "--leave-after", 2)
     assert server.wait(timeout=240) == 0
     assert device.wait(timeout=60) == 0, device.stdout.read()
+
+
+def test_a_device_may_be_called_anything(machines, tmp_path):
+    import server  # noqa: PLC0415 - beside machines
+
+    names = ("hall 1", "a\0b", "été/../x")
+    first = server.Server(tmp_path / "state.npz", rounds=2, seconds=60, devices=1)
+    answer = first.tracker.question().answer(np.eye(4), ["idle", "milling", "idle", "milling"])
+    for device in names:
+        assert first.receive(device, machines.pack(answer=answer, samples=4, **first.model)) == ""
+    resumed = server.Server(tmp_path / "state.npz", rounds=2, seconds=60, devices=1)
+    assert tuple(resumed.updates) == names
+    assert resumed.tracker.answered == first.tracker.answered

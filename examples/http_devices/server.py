@@ -51,8 +51,9 @@ class Server:
         """All of it, whole or not at all."""
         parts = {"tracker": self.tracker.to_bytes(), "readout": self.readout}
         parts |= {f"model {name}": array for name, array in self.model.items()}
-        for device, (model, samples) in self.updates.items():
-            parts |= {f"from {device} {name}": array for name, array in {**model, "samples": samples}.items()}
+        parts["devices"] = np.array(list(self.updates), dtype=np.str_)
+        for i, (model, samples) in enumerate(self.updates.values()):
+            parts |= {f"from {i} {name}": array for name, array in {**model, "samples": samples}.items()}
         partial = self.path.with_suffix(".partial")
         partial.write_bytes(pack(**parts))
         os.replace(partial, self.path)
@@ -63,12 +64,11 @@ class Server:
         self.tracker = mpt.LabelledTracker.from_bytes(parts["tracker"].tobytes())
         self.readout = parts["readout"].tobytes()
         self.model = {key.removeprefix("model "): a for key, a in parts.items() if key.startswith("model ")}
-        found = {}
-        for key, array in parts.items():
-            if key.startswith("from "):
-                _, device, name = key.split(" ")
-                found.setdefault(device, {})[name] = array
-        self.updates = {device: (model, int(model.pop("samples"))) for device, model in found.items()}
+        self.updates = {}
+        for i, device in enumerate(parts["devices"].tolist()):
+            start = f"from {i} "
+            model = {key.removeprefix(start): array for key, array in parts.items() if key.startswith(start)}
+            self.updates[device] = model, int(model.pop("samples"))
 
     def receive(self, device, body):
         """An answer, and the model that came with it; why it does not count, or an empty text."""

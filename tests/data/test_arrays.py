@@ -64,6 +64,8 @@ def nan_at(array, *where):
 
 UNWRITTEN = {
     "one version": (LABELS, FEATURES[:1], {}, "versions: 1, should be a list of two or more arrays"),
+    "no labels": (None, FEATURES, {}, "labels: entry 0 is missing \\(None\\), should be a text or a number"),
+    "nothing for a version": (LABELS, [FEATURES[0], None], {}, "features_2: entry 0 is missing \\(None\\), should be"),
     "a dict": (LABELS, {"a": FEATURES[0], "b": FEATURES[1]}, {}, "versions: of type dict, should be a list"),
     "one array": (LABELS, FEATURES[0], {}, "versions: of type ndarray, should be a list"),
     "too few labels": (LABELS[:9], FEATURES, {}, r"features_1 is float64 of shape \(30, 5\), should be .* \(9, d\)"),

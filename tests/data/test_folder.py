@@ -90,6 +90,44 @@ def test_kinds_of_png(tmp_path):
     assert np.array_equal(images[4][..., 0], np.where(grey > 127, 255, 0))
 
 
+def deep(kind):
+    """A ramp of grey in more than 8 bits, and the file's ending."""
+    from PIL import Image
+
+    ramp = np.add.outer(np.arange(32), np.arange(32)) * 1057  # up to 65534
+    return {
+        "16 bits": (Image.fromarray(ramp.astype(np.uint16)), "png"),
+        "16 bits, the other way round": (Image.frombytes("I;16B", (32, 32), ramp.astype(">u2").tobytes()), "tif"),
+        "a PGM of 16 bits": (Image.fromarray(ramp.astype(np.uint16)), "pgm"),
+        "32 bits": (Image.fromarray(ramp.astype(np.int32)), "tif"),
+        "32 bits up to 255": (Image.fromarray((ramp >> 8).astype(np.int32)), "tif"),
+        "real numbers to 1": (Image.fromarray(((ramp >> 8) / 255).astype(np.float32)), "tif"),
+        "real numbers to 255": (Image.fromarray((ramp >> 8).astype(np.float32)), "tif"),
+        "beyond": (Image.fromarray((ramp - 9.0).astype(np.float32)), "tif"),
+    }[kind], ramp >> 8
+
+
+KINDS = ("16 bits", "16 bits, the other way round", "a PGM of 16 bits", "32 bits", "32 bits up to 255")
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "real numbers to 1", "real numbers to 255"])
+def test_grey_of_more_bits_becomes_grey_of_eight(tmp_path, kind):
+    (image, suffix), expected = deep(kind)
+    for name in ("bus", "car"):
+        (tmp_path / name).mkdir()
+        for i in range(2):
+            image.save(tmp_path / name / f"{i}.{suffix}")
+    dataset = load(f"folder:{tmp_path}")
+    assert dataset.notes == ("split here: the last fifth of every class is for the test",)
+    assert np.array_equal(dataset.train.images[0], expected[..., None])
+
+
+def test_numbers_that_no_image_has_are_a_broken_image(tmp_path):
+    root = write_folder(tmp_path)
+    deep("beyond")[0][0].save(root / "train" / "car" / "x.tif")
+    assert load(f"folder:{root}").notes == ("left out: broken images 1 (train/car/x.tif)",)
+
+
 def test_a_photograph_taken_sideways_is_turned_upright(tmp_path):
     from PIL import Image
 
@@ -134,8 +172,8 @@ CASES = {
         shutil.rmtree,
         "there is no folder .*, should be one with a folder of images per class, or with train/ and test/",
     ),
-    "no test": (without("test"), "no folder .*test, should have a folder per class"),
-    "one class": (only_car, "train has 1 class folders, should have at least 2"),
+    "no train": (without("train"), "has test/ but no train/, should have both, or a folder per class alone"),
+    "one class": (only_car, "train has 1 class folder, should have at least 2"),
     "a class only in train": (
         without("test", "truck"),
         "class 'truck' is in train/ but not in test/, should be in both",
@@ -143,6 +181,32 @@ CASES = {
     "a class only in test": (without("train", "bus"), "class 'bus' is in test/ but not in train/, should be in both"),
     "an empty class": (emptied, "no images in .*car, should have at least one"),
 }
+
+
+def test_train_alone_is_split(tmp_path):
+    root = write_folder(tmp_path / "set", per_class=5)
+    shutil.rmtree(root / "test")
+    dataset = load(f"folder:{root}")
+    assert dataset.notes == ("split here: the last fifth of every class is for the test",)
+    assert (len(dataset.train), len(dataset.test)) == (12, 3)
+
+
+@pytest.mark.parametrize(("train", "test"), [("Train", "Test"), ("TRAIN", "Val"), ("training", "testing")])
+def test_parts_are_no_classes_however_they_are_written(tmp_path, train, test):
+    root = write_folder(tmp_path / "set")
+    expected = load(f"folder:{root}"), load_local(f"folder:{root}"), load_test(f"folder:{root}")
+    (root / "train").rename(root / train)
+    (root / "test").rename(root / test)
+    found = load(f"folder:{root}"), load_local(f"folder:{root}"), load_test(f"folder:{root}")
+    assert (found[0].classes, found[0].fingerprint()) == (expected[0].classes, expected[0].fingerprint())
+    for one, other in zip(found[1:], expected[1:], strict=True):
+        assert one.classes == other.classes
+        assert np.array_equal(one.train.images, other.train.images)
+
+
+def test_a_class_may_be_called_train(tmp_path):
+    root = write_folder(tmp_path / "set", classes=("bus", "train"), per_class=5)
+    assert load(f"folder:{root / 'train'}").classes == ("bus", "train")
 
 
 @pytest.mark.parametrize(

@@ -55,18 +55,61 @@ def test_what_the_package_returns_becomes_a_dataset(splits):
     request = DatasetSpec("hf:some/roads?test=validation", "some/roads", {"test": "validation"})
     dataset = from_splits(request, splits)
     assert (dataset.name, dataset.classes) == ("roads", CLASSES)
+    assert from_splits(DatasetSpec("hf:some/roads", "some/roads"), splits).fingerprint() == dataset.fingerprint()
     expected = np.stack([smooth_image(c, i) for c in range(3) for i in range(3)])
     assert np.array_equal(dataset.train.images, expected)
     shuffled = from_splits(request, type(splits)(train=splits["train"].select([8, 0]), validation=splits["validation"]))
     assert np.array_equal(shuffled.train.images, expected[[8, 0]])
 
 
-@needs_datasets
-def test_no_such_split(splits):
-    with pytest.raises(
-        DataError, match=r"no split 'test', should be named by \?test= as one of train, validation"
-    ) as e:
-        from_splits(DatasetSpec("hf:some/roads", "some/roads"), splits)
+class Table:
+    """What `from_splits` uses of a `datasets.Dataset`."""
+
+    def __init__(self, table):
+        self.table, self.features = table, self
+
+    def with_format(self, _):
+        return self
+
+    def __getitem__(self, _):
+        return self.table
+
+    def to_dict(self):
+        return FEATURES
+
+
+def tables(**counts):
+    pytest.importorskip("pyarrow")
+    return {name: Table(make_table(n, "PNG", features=None)) for name, n in counts.items()}
+
+
+@pytest.mark.parametrize(
+    ("counts", "sizes"),
+    [
+        ({"train": 5, "validation": 2, "test": 1}, (15, 3)),
+        ({"train": 5, "validation": 2}, (15, 6)),
+        ({"train": 5}, (12, 3)),
+    ],
+)
+def test_what_is_for_the_test(counts, sizes):
+    dataset = from_splits(DatasetSpec("hf:some/roads", "some/roads"), tables(**counts))
+    assert (len(dataset.train), len(dataset.test)) == sizes
+    assert bool(dataset.notes) == (len(counts) == 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"test": "dev"}, r"no split 'dev', should be named by \?test= as one of all, test"),
+        ({}, r"no split 'train', should be named by \?train= as one of all, test"),
+    ],
+)
+def test_no_such_split(options, message):
+    with pytest.raises(DataError, match=message) as e:
+        from_splits(
+            DatasetSpec("hf:some/roads", "some/roads", {"train": "all"} | options if options else {}),
+            tables(all=3, test=2),
+        )
     assert_one_sentence(e)
 
 

@@ -58,6 +58,10 @@ GOOD = {
         lambda r: "npz:" + str(npz(r, train_images=IMAGES[:24], train_labels=LABELS[:24], val_images=IMAGES[24:],
                                    val_labels=LABELS[24:])), 24, 6,
     ),
+    "train and valid arrays": (
+        lambda r: "npz:" + str(npz(r, X_train=IMAGES[:24], y_train=LABELS[:24], X_valid=IMAGES[24:],
+                                   y_valid=LABELS[24:])), 24, 6,
+    ),
     "a CSV of paths and labels": (lambda r: f"csv:{table(r, listed())}", 24, 6),
     "a CSV with a split": (lambda r: f"csv:{table(r, listed(split=True), 'path,class,split')}", 24, 6),
     "a CSV with semicolons": (
@@ -68,6 +72,10 @@ GOOD = {
     ),
     "a CSV with blanks": (
         lambda r: f"csv:{table(r, [row.replace(',', ', ') for row in listed(split=True)], 'path, class, part')}", 24, 6,
+    ),
+    "a CSV with capitals": (lambda r: f"csv:{table(r, listed(split=True), 'Image,Label,Split')}", 24, 6),
+    "a CSV with a split of train alone": (
+        lambda r: f"csv:{table(r, [f'{row},train' for row in listed()], 'image,label,split')}", 24, 6,
     ),
     "a CSV with names of its own": (lambda r: f"csv:{table(r, listed(), 'where,what')}?image=where&label=what", 24, 6),
 }  # fmt: skip
@@ -99,6 +107,37 @@ def test_where_there_is_a_test_val_is_not_read(tmp_path):
     assert load(f"folder:{root}").notes == ("not read: val/",)
 
 
+BROKEN = {
+    "class folders": (lambda r: f"folder:{bare(r)}", "bus/09.png", "1 (bus/09.png); split here"),
+    "val": (lambda r: f"folder:{with_val(r)}", "val/car/1.png", "1 (val/car/1.png)"),
+    "train alone": (
+        lambda r: f"folder:{(shutil.rmtree(with_val(r) / 'val'), r)[1]}", "train/car/1.png",
+        "1 (train/car/1.png); split here",
+    ),
+    "csv, and one that is not there": (
+        lambda r: f"csv:{table(r, [*listed(), 'bus/away.png,bus'])}", "car/00.png",
+        "2 (bus/away.png, car/00.png); split here",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_image_is_left_out_and_counted(case, tmp_path):
+    make, file, counted = BROKEN[case]
+    spec, said = make(tmp_path / "set"), []
+    (tmp_path / "set" / file).write_bytes((tmp_path / "set" / file).read_bytes()[:60])
+    dataset = load(spec, say=said.append)
+    assert dataset.notes[0].startswith(f"left out: broken images {counted}")
+    assert said == [f"{spec}: {dataset.notes[0]}"]
+
+
+def test_an_image_that_is_listed_twice_is_there_once(tmp_path):
+    rows = [*listed(split=True), "./bus/00.png,bus,train", "car/01.png,car,val"]
+    dataset = load(f"csv:{table(tmp_path / 'set', rows, 'image,label,split')}")
+    assert (len(dataset.train), len(dataset.test)) == (24, 6)
+    assert dataset.notes == ("left out: images that are there twice 2 (./bus/00.png, car/01.png)",)
+
+
 def mostly_broken(root):
     bare(root)
     for file in list(root.rglob("*.png"))[:20]:
@@ -124,7 +163,9 @@ BAD = {
     "mostly broken": (mostly_broken, "20 of 30 images are of no use"),
     "a class of broken images": (one_class_broken, "no whole image of 'car' in train, should be at least one"),
     "one image of a class": (lonely, "bus has one image, should have at least two, or train/ and test/ around it"),
-    "train without test": (lambda r: f"folder:{(shutil.rmtree(with_val(r) / 'val'), r)[1]}", "no folder .*test"),
+    "val without train": (
+        lambda r: f"folder:{(shutil.rmtree(with_val(r) / 'train'), r)[1]}", "has val/ but no train/, should have both",
+    ),
     "arrays by other names": (lambda r: f"npz:{npz(r, a=IMAGES, b=LABELS)}", "or images and labels"),
     "one number a sample": (
         lambda r: f"npz:{npz(r, x=LABELS, y=LABELS)}", r"x is int64 of shape \(30,\), .* uint8 of shape \(N, H, W\)",
@@ -166,6 +207,19 @@ BAD = {
     "a CSV of one class": (lambda r: f"csv:{table(r, listed()[:5])}", "all rows are of class 'bus', should have at"),
     "a CSV that lies elsewhere": (
         lambda r: f"csv:{table(r, ['x/1.png,a', 'x/2.png,a', 'x/3.png,b', 'x/4.png,b'])}", "nor any other, paths",
+    ),
+    "a CSV with two columns of a name": (
+        lambda r: f"csv:{table(r, listed(split=True), 'image,label,label')}", "has 2 columns label, should have one of",
+    ),
+    "a CSV without a header": (
+        lambda r: f"csv:{table(r, listed()[1:], listed()[0])}", "begins with bus/00.png, bus, should begin with a head",
+    ),
+    "a CSV with an image in two classes": (
+        lambda r: f"csv:{table(r, [*listed(), './bus/00.png,car'])}",
+        "line 32 has ./bus/00.png as car, line 2 as bus, should be of one class",
+    ),
+    "a CSV of names that no file can have": (
+        lambda r: f"csv:{table(r, [f'{300 * c}.png,{c.lower()}' for c in 'aAbB'])}", "nor any other, paths should",
     ),
     "no CSV": (lambda r: f"csv:{bare(r)}", "set is a folder, should be a CSV file with a row for every image"),
 }  # fmt: skip

@@ -1,5 +1,6 @@
 import json
 import os
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -115,7 +116,6 @@ def new_value_in_test(prefix):
 
 CASES = {
     "no train": (removed("train"), "no file .*-train.parquet, should be there"),
-    "no test": (removed("test"), "no file .*-test.parquet, should be there"),
     "an empty file": (damaged(lambda _: b""), "-train.parquet cannot be read, should be a whole Parquet file"),
     "half a file": (damaged(lambda data: data[: len(data) // 2]), "cannot be read, should be a whole Parquet file"),
     "a text": (damaged(lambda _: b"PAR1 but not really PAR1"), "cannot be read, should be a whole Parquet file"),
@@ -136,12 +136,29 @@ CASES = {
         lambda prefix: write_parquet(prefix, test=make_table(2, label=None)),
         "no column 'label' in test, should be there as in train",
     ),
-    "real labels": (bad(label=[0.5] * 9), "column 'label' is double in train, should be integers or text"),
-    "a missing label": (bad(label=[None] + [1] * 8), "column 'label' has rows without a value in train"),
+    "real labels": (bad(label=[0.5] * 9), "row 0 of train has label 0.5, should be 0 to 2 for the 3 class names"),
+    "a missing label": (
+        bad(label=[None] + [1] * 8),
+        r"column 'label' of train: entry 0 is missing \(None\), should be",
+    ),
+    "several labels": (bad(label=[[1, 2]] * 9), r"column 'label' of train is of shape \(9, 2\), should be \(9,\), one"),
+    "dates for labels": (
+        bad(label=[datetime(2024, 1, 1)] * 9),
+        "column 'label' of train: entry 0 is of type datetime, should be a text",
+    ),
+    "one class": (bad(label=[0] * 9, features=None), "row 2 of test has label 1, should be one of those in train"),
+    "one class of one file": (
+        lambda prefix: alone(prefix, make_table(label=["a"] * 9, features=None)),
+        "all images are of class 'a', should have at least 2 classes",
+    ),
+    "one image of a class": (
+        lambda prefix: alone(prefix, make_table(1)),
+        "class 'bus' has one sample, should have at least two, or rows for",
+    ),
     "a label of -1": (bad(label=[0, 1, -1, 2, 0, 0, 0, 0, 0]), "row 2 of train has label -1, should be 0 to 2"),
     "a label too high": (bad(label=[0, 3, 1, 2, 0, 0, 0, 0, 0]), "row 1 of train has label 3, should be 0 to 2"),
-    "no bytes": (bad(image=images(r3=None)), "row 3 of train has no image bytes in column 'image', should be"),
-    "numbers for images": (bad(image=[1] * 9), "row 0 of train has no image bytes"),
+    "numbers for images": (bad(image=[1] * 9), "row 0 of train has no image in column 'image', should be a struct"),
+    "no image at all": (bad(image=[None] * 9), "9 of 15 images are of no use"),
     "no rows": (lambda prefix: write_parquet(prefix, test=make_table(2).slice(0, 0)), "no rows in test, should"),
     "other class names in test": (other_names, "the class names of 'label' differ between train and test, should be"),
     "metadata without features": (no_features, "has metadata 'huggingface' without info.features, should be as"),
@@ -150,10 +167,77 @@ CASES = {
 
 
 def test_broken_images_are_left_out_and_counted(tmp_path):
-    broken = images(r4=encode(smooth_image(0, 0), "JPEG")[:300], r5=b"hello")
+    broken = images(r4=encode(smooth_image(0, 0), "JPEG")[:300], r5=b"hello", r7=None)
     dataset = load(bad(image=broken)(tmp_path / "roads"))
-    assert dataset.notes == ("left out: broken images 2 (row 4 of train, row 5 of train)",)
-    assert len(dataset.train.labels) == 7
+    assert dataset.notes == ("left out: broken images 3 (row 4 of train, row 5 of train, row 7 of train)",)
+    assert len(dataset.train.labels) == 6
+
+
+def test_a_broken_image_beside_a_class_without_samples(tmp_path):
+    features = FEATURES | {"label": {"names": [*CLASSES, "tram"], "_type": "ClassLabel"}}
+    train, test = make_table(features=features, image=images(r4=b"")), make_table(2, features=features)
+    dataset = load(write_parquet(tmp_path / "x", train, test))
+    assert dataset.train.counts(4).tolist() == [3, 2, 3, 0]
+
+
+def test_images_may_be_files_beside_the_table(tmp_path):
+    expected = load(write_parquet(tmp_path / "bytes", make_table(kind="PNG")))
+    rows = []
+    for i in range(9):
+        (tmp_path / f"{i}.png").write_bytes(encode(smooth_image(i // 3, i % 3)))
+        rows.append({"bytes": None, "path": str(tmp_path / f"{i}.png") if i % 2 else f"{i}.png"})
+    found = load(write_parquet(tmp_path / "paths", make_table(image=rows)))
+    assert found.notes == ()
+    assert np.array_equal(found.train.images, expected.train.images)
+
+
+def categories(values):
+    import pyarrow as pa
+
+    return pa.array(values).dictionary_encode()
+
+
+LABELS = {
+    "texts": (list, ["a", "b", "c"]),
+    "bytes": (list, [b"a", b"b", b"c"]),
+    "categories": (categories, ["a", "b", "c"]),
+    "real numbers": (list, [1.0, 2.0, 3.0]),
+    "truth values": (list, [False, True, True]),
+}
+
+
+@pytest.mark.parametrize("case", LABELS)
+def test_labels_of_other_types(case, tmp_path):
+    made, names = LABELS[case]
+    train, test = (make_table(n, features=None, label=made([name for name in names for _ in range(n)])) for n in (3, 2))
+    dataset = load(write_parquet(tmp_path / "x", train, test))
+    expected = {"real numbers": ("1", "2", "3"), "truth values": ("False", "True")}.get(case, ("a", "b", "c"))
+    assert dataset.classes == expected
+    assert dataset.train.labels.tolist() == [min(c, len(expected) - 1) for c in range(3) for _ in range(3)]
+
+
+def alone(prefix, table):
+    spec = write_parquet(prefix, table)
+    Path(f"{prefix}-test.parquet").unlink()
+    return spec
+
+
+@pytest.mark.parametrize("form", ["", "-train.parquet", ".parquet"])
+def test_without_a_test_part_it_is_split(form, tmp_path):
+    spec = alone(tmp_path / "x", make_table(5))
+    if form == ".parquet":
+        (tmp_path / "x-train.parquet").rename(tmp_path / "x.parquet")
+    dataset = load(spec + form)
+    assert dataset.notes == ("split here: the last fifth of every class is for the test",)
+    assert (dataset.name, len(dataset.train), dataset.test.labels.tolist()) == ("x", 12, [0, 1, 2])
+    assert np.abs(dataset.test.images[0].astype(int) - smooth_image(0, 4)).mean() < 4
+
+
+def test_a_part_for_validation_is_the_test_where_there_is_no_other(tmp_path):
+    spec = write_parquet(tmp_path / "x")
+    expected = load(spec)
+    (tmp_path / "x-test.parquet").rename(tmp_path / "x-validation.parquet")
+    assert load(spec).fingerprint() == expected.fingerprint()
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -54,6 +54,7 @@ MEANT = {
     "a folder that is called like a public set": ("mnist", "folder:mnist"),
     "a table": ("list.csv", "csv:list.csv"),
     "Parquet": ("cars-train.parquet", "parquet:cars"),
+    "one Parquet file": ("cars.parquet", "parquet:cars.parquet"),
     "a program": ("mine.py", "mine.py:function"),
 }
 

@@ -36,7 +36,7 @@ class Reporter:
         self.first = 0
         self.f1 = Text(no_wrap=True, overflow="ellipsis")
         self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.percentage:>3.0f}%"),
+            TextColumn("{task.description}", markup=False), BarColumn(None), TextColumn("{task.percentage:>3.0f}%"),
             TimeRemainingColumn(compact=True), TextColumn("left"), console=console, expand=True,
         )  # fmt: skip
         self.task = self.bar.add_task(f"reading {config.dataset}", total=config.seeds * config.rounds)
@@ -58,7 +58,7 @@ class Reporter:
     def say(self, sentence: str) -> None:
         """A sentence that stays, above the bar where there is one."""
         if self.above:
-            self.console.print(f"mpt: {sentence}", markup=False, highlight=False)
+            self.console.print(f"mpt: {sentence}")
         else:
             note(sentence)
 

@@ -49,7 +49,7 @@ class Watcher:
         self.said = self.started
         self.above = console.is_terminal and sys.stderr.isatty()  # before rich has put itself in its place
         self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.percentage:>3.0f}%"),
+            TextColumn("{task.description}", markup=False), BarColumn(None), TextColumn("{task.percentage:>3.0f}%"),
             TimeRemainingColumn(compact=True), TextColumn("left"), console=console, expand=True, transient=True,
         )  # fmt: skip
         self.task = self.bar.add_task(f"reading {config.dataset}", total=1)
@@ -68,7 +68,7 @@ class Watcher:
     def say(self, sentence: str) -> None:
         """A sentence that stays."""
         if self.above:
-            self.bar.console.print(f"mpt: {sentence}", markup=False, highlight=False)
+            self.bar.console.print(f"mpt: {sentence}")
         else:
             note(sentence)
 

@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 from mpt.data.dataset import Dataset
 from mpt.data.encoded import Encoded, decoded
+from mpt.data.errors import DataError
+from mpt.data.left_out import SPLIT_HERE, LeftOut, last_fifths
+from mpt.data.plain import one_each
 from mpt.data.request import DatasetSpec
 
 _Features = Mapping[str, Mapping[str, Any]]
@@ -15,30 +18,46 @@ _IMAGE_NAMES = ("image", "img")
 _LABEL_NAMES = ("label", "labels")
 
 
-def from_tables(request: DatasetSpec, name: str, features: _Features, train: Any, test: Any) -> Dataset:
-    """A dataset from two pyarrow tables.
+def from_tables(request: DatasetSpec, name: str, features: _Features, train: Any, test: Any = None) -> Dataset:
+    """A dataset from one or two pyarrow tables.
 
     Args:
         request: what was asked for; its options `image` and `label` name columns.
         name: of the dataset.
         features: the Hugging Face features as a dict, `{"label": {"_type": "ClassLabel", "names": [...]}, ...}`; may
             be empty.
-        train: a table with an image column (struct of bytes and path) and a label column (integers or text).
-        test: likewise.
+        train: a table with an image column (struct of bytes and path) and a label column (texts or numbers).
+        test: likewise; None: the last fifth of every class in `train` is for the test.
     """
-    for which, table in (("train", train), ("test", test)):
+    tables = {"train": train} if test is None else {"train": train, "test": test}
+    for which, table in tables.items():
         if table.num_rows == 0:
             raise request.error(f"no rows in {which}, should have at least one")
     image = _column(request, "image", features, train.column_names, "Image", _IMAGE_NAMES)
     label = _column(request, "label", features, train.column_names, "ClassLabel", _LABEL_NAMES)
     for column in (image, label):
-        if column not in test.column_names:
+        if not all(column in table.column_names for table in tables.values()):
             raise request.error(f"no column {column!r} in test, should be there as in train")
-    values = [_labels(request, which, table, label) for which, table in (("train", train), ("test", test))]
+    values = {which: _labels(request, which, table, label) for which, table in tables.items()}
     names = features.get(label, {}).get("names")
-    classes, labels = _with_names(request, names, *values) if names else _with_values(request, *values)
-    images = [_images(request, which, table, image) for which, table in (("train", train), ("test", test))]
-    return decoded(request, name, classes, (images[0], labels[0]), (images[1], labels[1]))
+    classes, labels = _with_names(request, names, values) if names else _with_values(request, values)
+    images = [_images(request, which, table, image) for which, table in tables.items()]
+    lots, left_out = list(zip(images, labels, strict=True)), LeftOut()
+    if test is None:
+        lots = _divided(request, classes, *lots[0])
+        left_out.lack("split here", SPLIT_HERE)
+    return decoded(request, name, classes, lots[0], lots[1], left_out)
+
+
+def _divided(
+    request: DatasetSpec, classes: Sequence[str], images: Sequence[Encoded], labels: NDArray[np.int64]
+) -> list[tuple[list[Encoded], NDArray[np.int64]]]:
+    """What is for training, and what is for the test."""
+    try:
+        tested = last_fifths(labels, classes, "rows for the test")
+    except DataError as error:
+        raise request.error(str(error)) from None
+    return [([images[int(i)] for i in np.flatnonzero(part)], labels[part]) for part in (~tested, tested)]
 
 
 def _column(
@@ -59,54 +78,53 @@ def _column(
 
 
 def _labels(request: DatasetSpec, which: str, table: Any, column: str) -> NDArray[Any]:
-    """(N,) integers or texts."""
-    kind = str(table.schema.field(column).type)
-    if not kind.startswith(("int", "uint", "string", "large_string")):
-        raise request.error(f"column {column!r} is {kind} in {which}, should be integers or text")
-    if table.column(column).null_count:
-        raise request.error(f"column {column!r} has rows without a value in {which}, should have a label in every row")
-    return np.array(table.column(column).to_pylist())
+    """(N,) texts or numbers."""
+    try:
+        return one_each(f"column {column!r} of {which}", table.column(column).to_pylist())
+    except DataError as error:
+        raise request.error(str(error)) from None
 
 
 def _with_names(
-    request: DatasetSpec, names: Sequence[str], train: NDArray[Any], test: NDArray[Any]
+    request: DatasetSpec, names: Sequence[str], values: Mapping[str, NDArray[Any]]
 ) -> tuple[list[str], list[NDArray[np.int64]]]:
     """Labels that are indices into `names`."""
-    for which, values in (("train", train), ("test", test)):
-        wrong = values.dtype.kind not in "iu" or (values < 0) | (values >= len(names))
+    for which, mine in values.items():
+        wrong = mine.dtype.kind not in "iu" or (mine < 0) | (mine >= len(names))
         if np.any(wrong):
             row = int(np.argmax(wrong))
             raise request.error(
-                f"row {row} of {which} has label {values[row]}, should be 0 to {len(names) - 1} "
+                f"row {row} of {which} has label {mine[row]}, should be 0 to {len(names) - 1} "
                 f"for the {len(names)} class names"
             )
-    return list(names), [train.astype(np.int64), test.astype(np.int64)]
+    return list(names), [mine.astype(np.int64) for mine in values.values()]
 
 
-def _with_values(
-    request: DatasetSpec, train: NDArray[Any], test: NDArray[Any]
-) -> tuple[list[str], list[NDArray[np.int64]]]:
+def _with_values(request: DatasetSpec, values: Mapping[str, NDArray[Any]]) -> tuple[list[str], list[NDArray[np.int64]]]:
     """Labels without names: every value in the training rows is a class, in sorted order."""
-    if train.dtype.kind != test.dtype.kind:
+    if len({mine.dtype.kind == "U" for mine in values.values()}) > 1:
         raise request.error("labels are numbers in one of train and test and text in the other, should be alike")
-    values = np.unique(train)
-    strange = ~np.isin(test, values)
-    if strange.any():
-        row = int(np.argmax(strange))
-        raise request.error(f"row {row} of test has label {test[row]}, should be one of those in train")
-    return [str(v) for v in values], [np.searchsorted(values, labels).astype(np.int64) for labels in (train, test)]
+    known = np.unique(values["train"])
+    for which, mine in values.items():
+        if (strange := ~np.isin(mine, known)).any():
+            row = int(np.argmax(strange))
+            raise request.error(f"row {row} of {which} has label {mine[row]}, should be one of those in train")
+    return [str(v) for v in known], [np.searchsorted(known, mine).astype(np.int64) for mine in values.values()]
 
 
 def _images(request: DatasetSpec, which: str, table: Any, column: str) -> list[Encoded]:
-    """The encoded images of a column of structs with `bytes`, or of plain binary."""
-    rows = table.column(column).to_pylist()
+    """The encoded images of a column of structs with `bytes` or `path`, or of plain binary.
+
+    A row that has neither is a broken image. Paths are relative to the spec's folder; `datasets` has whole ones.
+    """
     encoded = []
-    for i, row in enumerate(rows):
-        data = row.get("bytes") if isinstance(row, dict) else row
-        if not isinstance(data, bytes):
+    for i, row in enumerate(table.column(column).to_pylist()):
+        data, path = (row.get("bytes"), row.get("path")) if isinstance(row, dict) else (row, None)
+        if not isinstance(data, bytes | None):
             raise request.error(
-                f"row {i} of {which} has no image bytes in column {column!r}, should be a struct with the bytes of a "
-                "JPEG or PNG image"
+                f"row {i} of {which} has no image in column {column!r}, should be a struct with the bytes of a JPEG or "
+                "PNG image"
             )
-        encoded.append(Encoded(data, f"row {i} of {which}"))
+        source = request.path.parent / path if data is None and path else data or b""
+        encoded.append(Encoded(source, f"row {i} of {which}"))
     return encoded

@@ -22,7 +22,7 @@ from mpt.data.request import DatasetSpec
 SMALLEST_SIDE, LARGEST_SIDE = 28, 224
 BROKEN = "broken images"
 _ORIENTATION, _SIDEWAYS = 0x0112, (5, 6, 7, 8)
-_GREY = ("1", "L", "LA", "I;16")
+_GREY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "I;16N", "F")
 
 
 T = TypeVar("T")
@@ -57,6 +57,8 @@ def decoded(
     Broken images are left out and counted; more of them than whole ones, or nothing else in a class, is an error.
     """
     pillow, left_out = require_pillow(request), left_out or LeftOut()
+    if len(classes) < 2:
+        raise request.error(f"all images are of class {classes[0]!r}, should have at least 2 classes")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = [readable(partial(header, pillow), zip(*lot, strict=True), left_out) for lot in (train, test)]
@@ -71,9 +73,9 @@ def decoded(
         lost = f"{broken:,} of {broken + whole:,} images are of no use ({left_out.clause()})"
         raise request.error(f"{lost}, should be whole JPEG or PNG images")
     splits = []
-    for which, lot in zip(SPLITS, read, strict=True):
+    for which, lot, (_, wanted) in zip(SPLITS, read, (train, test), strict=True):
         labels = np.array([label for _, _, label in lot], dtype=np.int64)
-        for c in set(range(len(classes))) - set(labels.tolist()) if broken else ():
+        for c in sorted(set(wanted.tolist()) - set(labels.tolist())):
             lacks = f"no whole image of {classes[c]!r} in {which}, should be at least one"
             raise request.error(f"{lacks}; {left_out.clause()}")
         splits.append(Split(np.stack([image for image, _, _ in lot]), labels))
@@ -147,11 +149,22 @@ def upright(pillow: ModuleType, encoded: Encoded, grey: bool) -> Iterator[Any]:
 
     with _opened(pillow, encoded) as opened:
         image = ImageOps.exif_transpose(opened) if "exif" in opened.info else opened
-        if image.mode == "I;16":
-            image = pillow.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        if image.mode.startswith(("I", "F")):
+            image = pillow.fromarray(_eight_bits(np.asarray(image), image.mode))
         if image.mode in ("P", "PA"):
             image = image.convert("RGBA")
         yield image.convert("L" if grey else "RGB")
+
+
+def _eight_bits(grey: NDArray[Any], mode: str) -> Images:
+    """Of 16 bits the upper eight; of 32 bits too, where they go beyond 255. Real numbers go from 0 to 1 or to 255."""
+    low, high = grey.min(), grey.max()
+    if not (low >= 0 and high <= (255 if mode == "F" else 65535)):
+        raise ValueError(f"numbers from {low} to {high}")
+    if mode == "F":
+        scaled: Images = np.rint(grey * (255 if high <= 1 else 1)).astype(np.uint8)
+        return scaled
+    return np.asarray(grey if mode == "I" and high <= 255 else grey >> 8, dtype=np.uint8)
 
 
 def squeezed(pillow: ModuleType, image: Any, side: int) -> Images:

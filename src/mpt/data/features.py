@@ -68,11 +68,12 @@ def save_features(
         raise DataError(f"save_features: versions: {told}, should be a list of two or more arrays (N, d)")
     if isinstance(classes, str):
         raise DataError(f"save_features: classes: {classes!r}, should be several names")
-    given: dict[str, object] = {"labels": labels, "test": test, "devices": devices}
+    given: dict[str, object] = {"labels": labels}
     given |= {f"features_{n}": one for n, one in enumerate(versions, start=1)}
-    given |= {"classes": None if classes is None else list(classes)}
+    said = {"test": test, "devices": devices, "classes": None if classes is None else list(classes)}
+    given |= {name: one for name, one in said.items() if one is not None}
     try:
-        arrays = {name: plain(name, one) for name, one in given.items() if one is not None}
+        arrays = {name: plain(name, one) for name, one in given.items()}
         _dataset("features", arrays)
     except DataError as error:
         raise DataError(f"save_features: {error}") from None

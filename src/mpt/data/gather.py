@@ -19,7 +19,7 @@ from mpt.data.errors import DataError
 from mpt.data.left_out import LeftOut
 from mpt.data.request import DatasetSpec
 
-VERSION = 1
+VERSION = 2
 """Of what is made of an image; part of what a kept dataset is known by."""
 DEFAULT_SIZE = 32
 DEFAULT_TEST = 250

@@ -4,11 +4,12 @@ from typing import Any
 
 from mpt.data.arrow import from_tables
 from mpt.data.dataset import SPLITS, Dataset
+from mpt.data.folder import TESTS
 from mpt.data.request import DatasetSpec
 
 
 def load_hub(request: DatasetSpec) -> Dataset:
-    """Splits `train` and `test` (or `?train=NAME&test=NAME`); columns as for `parquet:`; `?config=NAME`."""
+    """Splits `train` and `test` or one of `TESTS` (or `?train=NAME&test=NAME`); columns as for `parquet:`."""
     try:
         import datasets
     except ImportError:
@@ -25,13 +26,15 @@ def load_hub(request: DatasetSpec) -> Dataset:
 
 def from_splits(request: DatasetSpec, found: Any) -> Dataset:
     """A dataset from what `datasets.load_dataset` returns, a mapping from split names to `datasets.Dataset`."""
-    splits = {}
-    for which in SPLITS:
-        name = request.options.get(which, which)
-        if name not in found:
-            there = ", ".join(found)
-            raise request.error(f"no split {name!r}, should be named by ?{which}= as one of {there}")
-        splits[which] = found[name]
-    tables = [split.with_format("arrow")[:] for split in splits.values()]
-    features = splits["train"].features.to_dict()
-    return from_tables(request, request.target.rpartition("/")[2], features, *tables)
+    usual = {"train": "train", "test": next((name for name in TESTS if name in found), "")}
+    names = {which: request.options.get(which, usual[which]) for which in SPLITS}
+    splits = [found[_there(request, which, names[which], found)] for which in SPLITS if names[which]]
+    tables = [split.with_format("arrow")[:] for split in splits]
+    return from_tables(request, request.target.rpartition("/")[2], splits[0].features.to_dict(), *tables)
+
+
+def _there(request: DatasetSpec, which: str, name: str, found: Any) -> str:
+    """The name of a split, where it is one."""
+    if name not in found:
+        raise request.error(f"no split {name!r}, should be named by ?{which}= as one of {', '.join(found)}")
+    return name

@@ -25,14 +25,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpt.data.dataset import SPLITS, LocalData, Split
+from mpt.data.dataset import LocalData, Split
 from mpt.data.errors import DataError
-from mpt.data.folder import SUFFIXES
+from mpt.data.folder import SUFFIXES, TRAINS, called
+from mpt.data.parquet import candidates
 from mpt.data.registry import load_local
 from mpt.data.request import DatasetSpec, split_options
 from mpt.version import __version__
 
-VERSION = 2
+VERSION = 3
 """Of this layout and of what `load_local` makes of a file; to be raised with either."""
 _MAGIC = b"MPTKEPT\0"
 _LENGTH = struct.Struct("<Q")
@@ -95,7 +96,7 @@ def known_by(spec: str, image_size: int | None = None, per_class: int | None = N
 
 def _folder_files(request: DatasetSpec) -> list[str]:
     """The class folders in train/, which are said where they are empty, and the images in them."""
-    with os.scandir(request.path / "train") as entries:
+    with os.scandir(next(iter(called(request.path, TRAINS)), request.path / "train")) as entries:
         classes = [entry.path for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
     return classes + [
         os.path.join(folder, name)
@@ -107,7 +108,7 @@ def _folder_files(request: DatasetSpec) -> list[str]:
 
 
 def _parquet_files(request: DatasetSpec) -> list[str]:
-    return [f"{request.path}-{which}.parquet" for which in SPLITS]
+    return [str(path) for path in candidates(request)]
 
 
 def _npz_files(request: DatasetSpec) -> list[str]:

@@ -20,7 +20,7 @@ def path_meant(spec: str) -> str:
     else:
         return f"{head}:function" if suffix == ".py" and os.path.isfile(path) else ""
     if word == "parquet":
-        head = head.removesuffix(".parquet").removesuffix("-train").removesuffix("-test")
+        head = head.removesuffix("-train.parquet").removesuffix("-test.parquet")
     return f"{word}:{head}{mark}{options}"
 
 

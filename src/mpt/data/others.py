@@ -16,13 +16,9 @@ from mpt.data.resize import resized
 from mpt.data.sample_kinds import as_names, kind_of
 
 SPLIT = tuple(
-    names.split()
-    for names in (
-        "x_train y_train x_test y_test",
-        "x_train y_train x_val y_val",
-        "train_images train_labels test_images test_labels",
-        "train_images train_labels val_images val_labels",
-    )
+    form.format(test).split()
+    for form in ("x_train y_train x_{0} y_{0}", "train_images train_labels {0}_images {0}_labels")
+    for test in ("test", "val", "valid", "validation")
 )
 """Names of samples and labels of train and of test; the first that are all there are read. Capitals do not count."""
 UNSPLIT = tuple(
@@ -50,7 +46,7 @@ def lots_of(files: Sequence[str]) -> tuple[Lot, ...]:
     """
     for wanted in SPLIT:
         if all(found := [_find(files, name) for name in wanted]):
-            last = "val" if "val" in wanted[2] else "test"
+            last = wanted[2].removeprefix("x_").removesuffix("_images")
             x, y, tested_x, tested_y = found
             return Lot(x, y, _devices(files, "train")), Lot(tested_x, tested_y, _devices(files, last))
     for wanted in SPLIT:

@@ -150,7 +150,7 @@ def load_local(
 
 
 def load_test(spec: str, *, image_size: int | None = None, say: Callable[[str], None] = _LOG.warning) -> LocalData:
-    """Test samples alone, as a server has them: of `folder:PATH` test/ alone, or PATH's own class folders."""
+    """Test samples alone, as a server has them: of `folder:PATH` test/ or val/ alone, or PATH's own class folders."""
     return _held(spec, image_size, None, say, "test")
 
 

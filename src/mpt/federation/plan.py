@@ -31,8 +31,8 @@ class FederationSettings:
 
     methods: tuple[str, ...] = setting(DEFAULT_METHODS, "names as in `mpt methods`, or path.py:Class")
     backbone: str = setting(
-        "cnn3", "as in `mpt backbones`: cnn3, cnn3-embedding, resnet18, mobilenetv3, vit-tiny, timm:NAME, "
-        "torchvision:NAME, or path.py:function"
+        "cnn3", "as in `mpt backbones`: cnn3, cnn3-embedding, resnet18, mobilenetv3, vit-tiny, cnn1d for series, mlp "
+        "for vectors, timm:NAME, torchvision:NAME, or path.py:function"
     )  # fmt: skip
     weights: str | None = setting(
         None,
@@ -43,7 +43,7 @@ class FederationSettings:
     freeze: bool = setting(False, "train the head alone; the backbone stays as it is")
     partition: str = setting(
         "concentrate",
-        "who holds what: concentrate, vehicle (who recorded it, as nuimages says), or path.py:function",
+        "who holds what: concentrate, vehicle (who recorded it, where the dataset says), or path.py:function",
     )
     vehicles: int | None = setting(None, "default: as many as classes", least=2)
     remaining: float = setting(0.02, "fraction of the rare class that stays behind", least=0, below=1)

@@ -1,6 +1,5 @@
 """`mpt fleet status` as tables."""
 
-from rich.markup import escape
 from rich.table import Table
 
 from mpt.cli.render import say, show
@@ -120,4 +119,4 @@ def plain_table(*columns: str, title: str | None = None) -> Table:
 
 def add_row(table: Table, *cells: object) -> None:
     """A row of plain text."""
-    table.add_row(*(escape(printable(str(cell))) for cell in cells))
+    table.add_row(*(printable(str(cell)) for cell in cells))

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Column, Table
+from rich.text import Text
 
 from mpt.base.text import listed, score
+from mpt.cli.render import plain_console
 from mpt.runs.tries import Tried
 from mpt.runs.tune import Tuned, Tuning
 
@@ -19,7 +19,7 @@ class TuningStatus:
     """On a terminal, the try that is under way."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True)
+        self._console = plain_console(stderr=True)
         self._status = self._console.status("reading the runs")
 
     def __enter__(self) -> "TuningStatus":
@@ -32,7 +32,7 @@ class TuningStatus:
 
     def __call__(self, method: str, number: int, tries: int) -> None:
         """Before a try."""
-        self._status.update(escape(f"{method}: try {number + 1} of {tries}"))
+        self._status.update(Text(f"{method}: try {number + 1} of {tries}"))
 
 
 def tuning_table(found: Tuning) -> Table:
@@ -53,9 +53,7 @@ def tuning_table(found: Tuning) -> Table:
     for tuned in found.methods:
         best = tuned.best
         arguments = "" if best is None else best.arguments or "the default"
-        table.add_row(
-            escape(tuned.method), str(len(tuned.tries)), _score(tuned.default), _score(best), escape(arguments)
-        )
+        table.add_row(tuned.method, str(len(tuned.tries)), _score(tuned.default), _score(best), arguments)
     return table
 
 

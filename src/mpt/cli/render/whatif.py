@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 from rich.cells import cell_len
-from rich.console import Console
 from rich.table import Table
 
+from mpt.cli.render import plain_console
 from mpt.fleet import whatif as tables
 from mpt.tracking.coverage import Coverage
 from mpt.tracking.errors import FleetError
@@ -71,8 +71,8 @@ class _Printer:
         for row in rows[: self.most]:
             table.add_row(*row)
         click.echo()
-        console = _console(None)
-        (console if console.is_terminal else _console(_WIDEST)).print(table)
+        console = plain_console()
+        (console if console.is_terminal else plain_console(width=_WIDEST)).print(table)
         self.left_out(len(rows), of)
 
     def left_out(self, rows: int, of: str) -> None:
@@ -220,14 +220,10 @@ def dumped(data: dict[str, Any]) -> str:
     return "{\n  " + ",\n  ".join(f"{json.dumps(key)}: {one(value)}" for key, value in data.items()) + "\n}"
 
 
-def _console(width: int | None) -> Console:
-    return Console(width=width, markup=False, emoji=False, highlight=False)
-
-
 def _say(sentence: str) -> None:
     """A sentence in at most 80 columns."""
-    console = _console(None)
-    _console(min(console.width, _PROSE) if console.is_terminal else _PROSE).print(sentence)
+    console = plain_console()
+    plain_console(width=min(console.width, _PROSE) if console.is_terminal else _PROSE).print(sentence)
 
 
 def _many(number: int, of: str) -> str:

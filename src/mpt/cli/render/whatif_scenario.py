@@ -1,10 +1,10 @@
 """`mpt whatif --scenario` as text: who would be there, and the classes that would be absent, in 80 columns."""
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from mpt.base.errors import MptError
+from mpt.cli.render import plain_console
 from mpt.fleet.whatif_scenario import ClassAbsence, Forecast
 from mpt.scenario import text_lanes
 
@@ -66,7 +66,7 @@ def _print_table(found: Forecast, most: int | None) -> None:
         table.add_column(column.lstrip(">"), justify="right" if number else "left", overflow="fold", no_wrap=number)
     for one in found.absences[:most]:
         table.add_row(*_row(one, labelled))
-    Console(width=_WIDTH, markup=False, emoji=False, highlight=False).print(table)
+    plain_console(width=_WIDTH).print(table)
     left = 0 if most is None else len(found.absences) - most
     if left > 0:
         _say(f"and {_many(left, 'more absence')}: --all prints them, --json has them")
@@ -95,7 +95,7 @@ def _percent(share: float) -> str:
 
 
 def _say(sentence: str) -> None:
-    Console(width=_WIDTH, markup=False, emoji=False, highlight=False).print(sentence)
+    plain_console(width=_WIDTH).print(sentence)
 
 
 def _many(number: int, of: str) -> str:
