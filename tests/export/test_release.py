@@ -64,7 +64,9 @@ def test_what_is_written_is_read():
         (("origin", "classes", 1, "verdict"), "fine", r"classes\[1\]: verdict is 'fine', should be good or degraded"),
         (("origin", "classes", 1, "expected_error"), -1.0, "expected_error is -1.0, should be a number of at least 0"),
         (("origin", "classes", 1, "expected_error"), float("nan"), "expected_error is nan, should be a number of at l"),
-        pytest.param(("origin", "classes", 1, "expected_error"), 10**400, "expected_error is 10*, should be", id="huge"),
+        pytest.param(
+            ("origin", "classes", 1, "expected_error"), 10**400, "expected_error is 10*, should be", id="huge"
+        ),
         (("origin", "classes", 1, "state"), "measured", "a class that is measured has the verdict good"),
     ],
 )

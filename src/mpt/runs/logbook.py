@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from mpt.base.errors import ConfigError
-from mpt.base.extensions import told
 from mpt.base.text import installs
 from mpt.federation.measurement import Measurement
 from mpt.runs.config import RunConfig
-from mpt.runs.logged import plain, scalars
+from mpt.runs.logged import plain, scalars, why
 from mpt.runs.mlflow_log import MlflowLogger
 from mpt.runs.result import RunResult
 from mpt.runs.wandb_log import WandbLogger
@@ -155,7 +154,7 @@ class Steadfast:
     def _warn(self, error: Exception) -> None:
         self.failed += 1
         if self.failed == 1:
-            self.say(f"track: {self.name} cannot be written to, the run goes on without it ({told(error)[:200]})")
+            self.say(f"track: {self.name} cannot be written to, the run goes on without it ({why(error)})")
 
 
 class _TensorBoard:

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mpt.base.errors import ConfigError
-from mpt.base.extensions import told
 from mpt.export.formats import ExportError
 from mpt.export.manifest import ReleaseManifest
 from mpt.runs.logbook import address, module_of
-from mpt.runs.logged import known_runs, plain
-from mpt.runs.mlflow_log import client_of, experiment_of
+from mpt.runs.logged import known_runs, plain, why
+from mpt.runs.mlflow_log import client_of, experiment_of, there
 from mpt.runs.wandb_log import started, upload_hint
 
 _NAME = re.compile(r"\w[\w.\-]*(@[\w.\-]+)?")
@@ -66,12 +65,13 @@ class Publication:
             raise
         except Exception as error:  # another package's, and whatever it meets
             raise ExportError(
-                f"track: {model} is written, but could not be published to {self.where.name} ({told(error)[:200]})"
+                f"track: {model} is written, but could not be published to {self.where.name} ({why(error)})"
             ) from None
 
     def _mlflow(self, model: Path, manifest: ReleaseManifest) -> str:
         client, place = self.client, self.where.place or str(self.module.get_tracking_uri())
-        run = known_runs(self.folder, "mlflow", place).get(-1 if manifest.origin.seed is None else manifest.origin.seed)
+        known = known_runs(self.folder, "mlflow", place)
+        run = there(self.module, client, known.get(-1 if manifest.origin.seed is None else manifest.origin.seed))
         made = run is None
         if run is None:
             name = f"release of {manifest.origin.method} after round {manifest.round}"
@@ -97,7 +97,7 @@ class Publication:
         except Exception as error:
             raise ExportError(
                 f"register: {model} is written and in MLflow's run {run}, but could not be registered; "
-                f"the store should have a model registry ({told(error)[:200]})"
+                f"the store should have a model registry ({why(error)})"
             ) from None
         called = f", which {wanted.alias!r} means from now on" if wanted.alias else ""
         return f"in MLflow's registry as version {version} of {wanted.name}{called}"
