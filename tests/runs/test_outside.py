@@ -22,6 +22,7 @@ from mpt.runs.export import releasable
 from mpt.runs.interrupts import Stopped
 from mpt.runs.logbook import track
 from mpt.runs.publish import Publication, Registered, check_rules, folder_of, registered
+from mpt.runs.wandb_log import artifact_name
 
 SETTINGS = {
     "dataset": "road?train=20&test=8", "image_size": 28, "vehicles": 3, "remaining": 0.1, "rounds": 3, "depart_at": 1,
@@ -223,6 +224,11 @@ def test_a_release_has_a_place_of_its_own():
         ("mlflow", "..@a", "register: '..@a', should be NAME or NAME@ALIAS"),
         ("wandb", "eights@v3", "register: the alias 'v3' is one that Weights & Biases gives by itself"),
         ("wandb", "n" * 129, "register: the name has 129 characters, should have at most 128"),
+        (
+            "wandb",
+            "größen",
+            "register: the name 'größen', should be of the letters a to z and A to Z for Weights & Bia",
+        ),
     ],
 )
 def test_what_a_registry_would_refuse_is_refused_before_anything_is_written(package, text, sentence, folder, tmp_path):
@@ -288,6 +294,18 @@ def test_a_server_that_is_down_stops_no_run(mlflow, tmp_path, monkeypatch):
     assert said[0].startswith("track: mlflow cannot be written to, the run goes on without it (")
     assert said[-1] == "track: the last 4 of this run's entries were not logged to mlflow"
     assert len(said) == 3
+
+
+def test_names_are_as_weights_and_biases_takes_them(wandb):
+    for name in ("run-folder:photos/größe-8", "run-parquet:" + "long/" * 40 + "-卡车", "mpt-mpt(ridge=0.3)"):
+        assert wandb.Artifact(artifact_name(name), type="run")
+        with pytest.raises(ValueError, match="Artifact name"):
+            wandb.Artifact(name, type="run")
+    for project in ("team/eights", "p" * 129):
+        with pytest.raises(ConfigError, match=r"track: .*, a project has at most 128 characters and none of"):
+            track(f"wandb:{project}", make_config(SETTINGS), None, print)
+        with pytest.raises(wandb.errors.UsageError, match="Invalid project name"):
+            wandb.init(project=project)
 
 
 def test_wandb_has_them_offline(wandb, tmp_path):

@@ -18,7 +18,7 @@ from mpt.runs.config import RunConfig
 from mpt.runs.logged import plain, scalars, why
 from mpt.runs.mlflow_log import MlflowLogger
 from mpt.runs.result import RunResult
-from mpt.runs.wandb_log import WandbLogger
+from mpt.runs.wandb_log import LONGEST, WandbLogger
 
 _MODULES: dict[str, str] = {"tensorboard": "torch.utils.tensorboard", "mlflow": "mlflow", "wandb": "wandb"}
 _QUIET = {
@@ -72,6 +72,8 @@ def address(text: str) -> Address:
         raise ConfigError(f"track: {text!r}, should be tensorboard, mlflow[:URI] or wandb[:PROJECT]")
     if name == "tensorboard" and place:
         raise ConfigError(f"track: {text!r}, tensorboard writes into the results' folder, should be tensorboard alone")
+    if name == "wandb" and (len(place) > LONGEST or set(place) & set("/\\#?%:")):
+        raise ConfigError(f"track: {text!r}, a project has at most {LONGEST} characters and none of / \\ # ? % :")
     return Address(name, place)
 
 
