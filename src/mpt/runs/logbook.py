@@ -73,7 +73,9 @@ def address(text: str) -> Address:
     if name == "tensorboard" and place:
         raise ConfigError(f"track: {text!r}, tensorboard writes into the results' folder, should be tensorboard alone")
     if name == "wandb" and (len(place) > LONGEST or set(place) & set("/\\#?%:")):
-        raise ConfigError(f"track: {text!r}, a project has at most {LONGEST} characters and none of / \\ # ? % :")
+        raise ConfigError(
+            f"track: {text!r}, should be wandb:PROJECT with at most {LONGEST} characters and none of / \\ # ? % :"
+        )
     return Address(name, place)
 
 
