@@ -48,7 +48,8 @@ def machines(monkeypatch):
     import machines  # noqa: PLC0415
 
     yield machines
-    sys.modules.pop("machines", None)
+    for name in ("machines", "server"):
+        sys.modules.pop(name, None)
 
 
 def status(address):
@@ -108,6 +109,17 @@ def test_a_killed_devices_class_stays_recognised_and_a_killed_server_goes_on(sta
     head = np.column_stack([new[LOST], np.ones(300)]) @ model["head"].T
     assert np.mean(head.argmax(axis=1) == place) < 0.2
     assert recall[LOST] > 0.6
+
+
+def test_a_device_may_be_called_anything_when_the_server_is_started_again(machines, tmp_path):
+    from server import Server  # noqa: PLC0415
+
+    first = Server(tmp_path / "state.npz", rounds=3, seconds=5, devices=1)
+    first.updates = dict.fromkeys(("machine-0", "hall 4, left", " ", "from x"), (first.model, 7))
+    first.save()
+    again = Server(tmp_path / "state.npz", rounds=3, seconds=5, devices=1)
+    assert {device: samples for device, (_, samples) in again.updates.items()} == dict.fromkeys(first.updates, 7)
+    assert all(model.keys() == first.model.keys() for model, _ in again.updates.values())
 
 
 def test_a_server_that_is_sent_nonsense_goes_on(start, tmp_path):

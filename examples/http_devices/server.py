@@ -66,7 +66,7 @@ class Server:
         found = {}
         for key, array in parts.items():
             if key.startswith("from "):
-                _, device, name = key.split(" ")
+                device, _, name = key.removeprefix("from ").rpartition(" ")
                 found.setdefault(device, {})[name] = array
         self.updates = {device: (model, int(model.pop("samples"))) for device, model in found.items()}
 
