@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,10 @@ def scalars(row: Measurement) -> dict[str, float]:
     return {**mine, **whole, **distance, **row.notes}
 
 
-def prefixed(row: Measurement) -> dict[str, float]:
-    """The same as METHOD.READOUT.NAME."""
-    return _finite({f"{_name(Series(row.method, row.readout))}.{key}": value for key, value in scalars(row).items()})
+def prefixed(rows: Iterable[Measurement]) -> dict[str, float]:
+    """The same of several rows, as METHOD.READOUT.NAME."""
+    named = ((_name(Series(row.method, row.readout)), scalars(row)) for row in rows)
+    return _finite({f"{name}.{key}": value for name, values in named for key, value in values.items()})
 
 
 def parameters(config: RunConfig, seed: int) -> dict[str, Any]:

@@ -73,10 +73,7 @@ class MlflowLogger:
 
     def __call__(self, seed: int, number: int, rows: Sequence[Measurement]) -> None:
         """One round."""
-        values: dict[str, float] = {}
-        for row in rows:
-            values |= prefixed(row)
-        self._log(self._run(seed), {number: values}.items())
+        self._log(self._run(seed), [(number, prefixed(rows))])
         self.fresh.get(seed, set()).add(number)
 
     def finish(self, result: RunResult) -> None:
@@ -87,7 +84,7 @@ class MlflowLogger:
             if seed in self.fresh:
                 logged = self.fresh.pop(seed)
                 self._log(run, (point for point in curves_of(result, seed) if point[0] not in logged))
-            self._log(run, {self.config.rounds: summary_of(result, seed)}.items())
+            self._log(run, [(self.config.rounds, summary_of(result, seed))])
         for path in files_of(result):
             self.client.log_artifact(self._run(result.figures.seeds[0]), str(path))
         self.finished = True

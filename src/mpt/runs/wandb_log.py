@@ -78,10 +78,7 @@ class WandbLogger:
 
     def __call__(self, seed: int, number: int, rows: Sequence[Measurement]) -> None:
         """One round."""
-        values: dict[str, float] = {}
-        for row in rows:
-            values |= prefixed(row)
-        self._run(seed).log(values, step=number)
+        self._run(seed).log(prefixed(rows), step=number)
         self.fresh.discard(seed)
 
     def finish(self, result: RunResult) -> None:
