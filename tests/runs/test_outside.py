@@ -21,6 +21,7 @@ from mpt.runs.config import ConfigError, make_config
 from mpt.runs.export import releasable
 from mpt.runs.interrupts import Stopped
 from mpt.runs.logbook import track
+from mpt.runs.mlflow_log import client_of
 from mpt.runs.publish import Publication, Registered, check_rules, folder_of, registered
 from mpt.runs.wandb_log import artifact_name
 
@@ -280,6 +281,10 @@ def test_a_store_without_a_registry_is_said_and_so_is_one_that_is_none(mlflow, s
         assert "secret" not in done.stderr
     with pytest.raises(ConfigError, match="register: 'x@', should be"):
         registered("x@")
+
+
+def test_databricks_is_an_address_although_it_is_one_word(mlflow):
+    assert client_of(mlflow, "databricks").tracking_uri == "databricks"
 
 
 def test_a_server_that_is_down_stops_no_run(mlflow, tmp_path, monkeypatch):

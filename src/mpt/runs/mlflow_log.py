@@ -38,7 +38,7 @@ def client_of(module: Any, place: str) -> Any:
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     uri = place or module.get_tracking_uri()
-    if place and ":" not in place:
+    if place and ":" not in place and place != "databricks":
         raise ConfigError(f"track: {place!r} is no address, should be such as sqlite:///{place} or http://HOST:5000")
     try:
         client = module.MlflowClient(tracking_uri=uri)
