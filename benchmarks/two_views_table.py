@@ -26,7 +26,11 @@ Figures = dict[tuple[str, ...], dict[str, np.ndarray]]
 def figures(lines: Sequence[Sequence[str]]) -> Figures:
     """Means over the evaluated rounds after the departure."""
     found: dict[tuple[str, ...], dict[str, dict[str, list[list[float]]]]] = {}
+    there = set[tuple[str, ...]]()
     for one in lines:
+        if (row := tuple(one[: KEY + 3])) in there:
+            raise SystemExit(f"{' '.join(row)}: stands twice, files of other settings should be shown one by one")
+        there.add(row)
         seeds = found.setdefault(tuple(one[:KEY]), {}).setdefault(one[7], defaultdict(list))
         seeds[one[5]].append([float(value) for value in one[9:12]])
     return {

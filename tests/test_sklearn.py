@@ -319,3 +319,15 @@ def test_a_fit_that_is_refused_changes_nothing():
         np.testing.assert_array_equal(ours.predict(rows), before)
     assert ours.partial_fit(rows, labels).classes_.tolist() == [0, 1, 2]
     assert ours.statistics_.counts.sum() == 60
+
+
+def test_a_batch_that_is_refused_changes_nothing():
+    X, y = iris()
+    ours = PrototypeClassifier(metric="euclidean").fit(X, y).set_params(metric="mahalanobis")
+    with pytest.raises(mpt.StatisticsError, match='should have one, or metric "euclidean"'):
+        ours.partial_fit(X, y)
+    assert ours.set_params(metric="euclidean").partial_fit(X, y).statistics_.counts.tolist() == [100] * 3
+    new = PrototypeClassifier()
+    with pytest.raises(ValueError, match="continuous"):
+        new.partial_fit(X, y * 1.5)
+    assert not hasattr(new, "n_features_in_")

@@ -50,6 +50,14 @@ def test_the_ratio_is_of_sums_over_cells(bench):
     assert without == 0
 
 
+def test_cells_of_other_settings_are_not_averaged(bench):
+    """Both files have cifar10 deer with the seed 10, one with 300 images a class, the other with 75."""
+    small, few = (bench.lines_in(HERE / "results" / f"two-views-{name}.csv") for name in ("small", "few"))
+    assert len(bench.figures(small)) == 5
+    with pytest.raises(SystemExit, match="mpt-duo: stands twice, files of other settings"):
+        bench.figures([*small, *few])
+
+
 def test_where_live_is_not_above_there_is_no_ratio(bench):
     cells = made_up(bench, [0.5])
     assert np.isnan(bench.gained(cells, "mpt-duo", "live", "oracle-train"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Real
 from typing import Any, Self
@@ -72,17 +73,27 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """From samples X (N, d) and their labels y (N,); what was known before is forgotten."""
-        before = self.__dict__.copy()
-        if hasattr(self, "statistics_"):
-            del self.statistics_
-        try:
-            return self.partial_fit(X, y)
-        except Exception:
-            self.__dict__ = before  # what is refused changes nothing
-            raise
+        with self._unless_refused():
+            if hasattr(self, "statistics_"):
+                del self.statistics_
+            return self._added(X, y, None)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Add samples to those that it knows. Labels may be new; `classes` names some that are yet to come."""
+        with self._unless_refused():
+            return self._added(X, y, classes)
+
+    @contextmanager
+    def _unless_refused(self) -> Iterator[None]:
+        """What is refused inside changes nothing."""
+        before = self.__dict__.copy()
+        try:
+            yield
+        except Exception:
+            self.__dict__ = before
+            raise
+
+    def _added(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None) -> Self:
         self._check()
         first = not hasattr(self, "statistics_")
         _check_list(y, "y")

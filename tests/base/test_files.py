@@ -1,7 +1,17 @@
 import os
 import sys
 
-from mpt.base.files import importable
+import pytest
+
+from mpt.base.files import importable, write_atomically
+
+
+def test_what_cannot_be_put_in_its_place_leaves_nothing(tmp_path):
+    (tmp_path / "model.onnx").mkdir()
+    for private in (False, True):
+        with pytest.raises(IsADirectoryError):
+            write_atomically(tmp_path / "model.onnx", b"weights", private=private)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
 
 
 def test_what_others_add_to_the_path_meanwhile_stays(tmp_path, monkeypatch):

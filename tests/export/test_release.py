@@ -63,6 +63,10 @@ def test_what_is_written_is_read():
         (("origin", "classes", 0), 5, r"here: origin: classes\[0\]: is 5, should be an object"),
         (("origin", "classes", 1, "verdict"), "fine", r"classes\[1\]: verdict is 'fine', should be good or degraded"),
         (("origin", "classes", 1, "expected_error"), -1.0, "expected_error is -1.0, should be a number of at least 0"),
+        (("origin", "classes", 1, "expected_error"), float("nan"), "expected_error is nan, should be a number of at l"),
+        pytest.param(
+            ("origin", "classes", 1, "expected_error"), 10**400, "expected_error is 10*, should be", id="huge"
+        ),
         (("origin", "classes", 1, "state"), "measured", "a class that is measured has the verdict good"),
     ],
 )
@@ -100,7 +104,7 @@ def test_every_key_is_needed():
             with pytest.raises(ExportError, match=f"{where}.*: has no {key}"):
                 parse(json.dumps(found), "here")
             part[key] = value
-    for text in ("", "[1]", "null"):
+    for text in ("", "[1]", "null", "[" * 100_000, "1" * 5000):
         with pytest.raises(ExportError, match=r"^here: is"):
             parse(text, "here")
 

@@ -12,7 +12,7 @@ from mpt.federation.metrics import confusion_matrix, score
 from mpt.methods import Cost
 from mpt.runs.config import ConfigError, RunConfig
 from mpt.runs.logbook import PATIENCE, Steadfast, track
-from mpt.runs.logged import keep_runs, known_runs, scalars
+from mpt.runs.logged import keep_runs, known_runs, scalars, why
 
 SCORES = score(confusion_matrix(np.array([0, 1, 1]), np.array([0, 1, 0]), 2), [0])
 ROW = Measurement(0, 5, "mpt:in-span", "mahalanobis", 0, True, SCORES, 1.5, Cost(), Cost(), {"alpha": 0.25}, None)
@@ -130,3 +130,15 @@ def test_a_folder_remembers_its_runs(tmp_path):
     for text in ("[]", "no", '{"mlflow": 3}', '{"mlflow": {"place": "a", "runs": {"x": 1}}}'):
         (tmp_path / "tracking.json").write_text(text)
         assert known_runs(tmp_path, "mlflow", "a") == {}
+
+
+def test_no_password_is_kept_or_said(tmp_path):
+    place = "http://me:secret@host:5000/x"
+    assert why(ConnectionError(f"nobody at {place}, ask me@host")) == (
+        "ConnectionError: nobody at http://host:5000/x, ask me@host"
+    )
+    keep_runs(tmp_path, "mlflow", place, {0: "x"})
+    assert "secret" not in (tmp_path / "tracking.json").read_text()
+    assert known_runs(tmp_path, "mlflow", place) == known_runs(tmp_path, "mlflow", "http://host:5000/x") == {0: "x"}
+    keep_runs(tmp_path, "mlflow", "sqlite:////home/a@b/mlflow.db", {1: "y"})
+    assert known_runs(tmp_path, "mlflow", "sqlite:////home/a@b/mlflow.db") == {1: "y"}

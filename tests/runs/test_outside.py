@@ -15,11 +15,15 @@ for package in ("pandas", "torch", "typer"):
 from typer.testing import CliRunner
 
 from mpt.cli.main import app
-from mpt.export import ClassStanding, Origin, ReleaseManifest, read_release
+from mpt.export import ClassStanding, Origin, ReleaseManifest, read_release, write_release
 from mpt.report.simulate import simulate
 from mpt.runs.config import ConfigError, make_config
+from mpt.runs.export import releasable
+from mpt.runs.interrupts import Stopped
 from mpt.runs.logbook import track
+from mpt.runs.mlflow_log import client_of
 from mpt.runs.publish import Publication, Registered, check_rules, folder_of, registered
+from mpt.runs.wandb_log import artifact_name
 
 SETTINGS = {
     "dataset": "road?train=20&test=8", "image_size": 28, "vehicles": 3, "remaining": 0.1, "rounds": 3, "depart_at": 1,
@@ -88,6 +92,11 @@ def fetched(mlflow, store, version, where):
     """What a version of a registered model has, as the docs say."""
     there = mlflow.artifacts.download_artifacts(artifact_uri=version.source, dst_path=str(where), tracking_uri=store)
     return Path(there)
+
+
+def exported(folder, where):
+    """A release of a run, as `where`/m.pt."""
+    return write_release(releasable(folder, "mpt"), "torchscript", where / "m.pt")
 
 
 def run_again(folder, logger, **changed):
@@ -161,6 +170,40 @@ def test_a_version_keeps_its_model_whatever_is_exported_later(mlflow, store, fol
         assert versions[alias].tags["mpt.sha256"] == release.sha256
 
 
+def test_a_run_that_somebody_has_deleted_is_made_anew(mlflow, store, folder, tmp_path):
+    tracked = shutil.copytree(folder, tmp_path / "run")
+    said, client = [], mlflow.MlflowClient(tracking_uri=store)
+
+    def ids():
+        run_again(tracked, track(f"mlflow:{store}", make_config(SETTINGS), tracked, said.append))
+        return json.loads((tracked / "tracking.json").read_text())["mlflow"]["runs"]["0"]
+
+    first = ids()
+    client.delete_run(first)
+    second = ids()
+    assert (second != first, said) == (True, [])
+    assert client.get_run(second).data.metrics["summary.mpt.mahalanobis.last_f1"] > 0
+    client.delete_run(second)
+    Publication(f"mlflow:{store}", "deleted", tracked, print)(Path(tmp_path, "m.pt"), exported(tracked, tmp_path))
+    (version,) = client.search_model_versions("name = 'deleted'")
+    assert client.get_run(version.run_id).info.lifecycle_stage == "active"
+
+
+def test_a_run_that_is_tracked_only_once_it_is_resumed_has_all_rounds(mlflow, store, tmp_path):
+    out, said = tmp_path / "run", []
+
+    def stop(seed, number, rows):
+        if number == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Stopped):
+        simulate(make_config(SETTINGS), out=out, progress=stop)
+    run_again(out, track(f"mlflow:{store}", make_config(SETTINGS), out, said.append))
+    (run,) = json.loads((out / "tracking.json").read_text())["mlflow"]["runs"].values()
+    history = mlflow.MlflowClient(tracking_uri=store).get_metric_history(run, "mpt.mahalanobis.f1")
+    assert sorted(point.step for point in history) == [1, 2, 3]
+
+
 def test_a_release_has_a_place_of_its_own():
     other = replace(RELEASE, required=None)
     places = [folder_of(one) for one in (RELEASE, other, replace(RELEASE, file="o.pt"), replace(RELEASE, round=4))]
@@ -182,6 +225,11 @@ def test_a_release_has_a_place_of_its_own():
         ("mlflow", "..@a", "register: '..@a', should be NAME or NAME@ALIAS"),
         ("wandb", "eights@v3", "register: the alias 'v3' is one that Weights & Biases gives by itself"),
         ("wandb", "n" * 129, "register: the name has 129 characters, should have at most 128"),
+        (
+            "wandb",
+            "größen",
+            "register: the name 'größen', should be of the letters a to z and A to Z for Weights & Bia",
+        ),
     ],
 )
 def test_what_a_registry_would_refuse_is_refused_before_anything_is_written(package, text, sentence, folder, tmp_path):
@@ -225,13 +273,18 @@ def test_a_store_without_a_registry_is_said_and_so_is_one_that_is_none(mlflow, s
         (("--register", "trucks"), "register: should come with --track"),
         (("--track", f"mlflow:{store}", "--register", "a/b"), "register: 'a/b', should be NAME or NAME@ALIAS"),
         (("--track", "mlflow:here"), "track: 'here' is no address, should be such as sqlite:///here"),
-        (("--track", "mlflow:ftp://x"), "track: MLflow cannot open ftp://x"),
+        (("--track", "mlflow:ftp://me:secret@x"), "track: MLflow cannot open ftp://x ("),
     ):
         done = call("export", folder, "--out", out, *arguments)
         assert (done.exit_code, done.stderr.count("\n"), out.exists()) == (2, 1, False), done.stderr
         assert sentence in done.stderr
+        assert "secret" not in done.stderr
     with pytest.raises(ConfigError, match="register: 'x@', should be"):
         registered("x@")
+
+
+def test_databricks_is_an_address_although_it_is_one_word(mlflow):
+    assert client_of(mlflow, "databricks").tracking_uri == "databricks"
 
 
 def test_a_server_that_is_down_stops_no_run(mlflow, tmp_path, monkeypatch):
@@ -246,6 +299,18 @@ def test_a_server_that_is_down_stops_no_run(mlflow, tmp_path, monkeypatch):
     assert said[0].startswith("track: mlflow cannot be written to, the run goes on without it (")
     assert said[-1] == "track: the last 4 of this run's entries were not logged to mlflow"
     assert len(said) == 3
+
+
+def test_names_are_as_weights_and_biases_takes_them(wandb):
+    for name in ("run-folder:photos/größe-8", "run-parquet:" + "long/" * 40 + "-卡车", "mpt-mpt(ridge=0.3)"):
+        assert wandb.Artifact(artifact_name(name), type="run")
+        with pytest.raises(ValueError, match="Artifact name"):
+            wandb.Artifact(name, type="run")
+    for project in ("team/eights", "p" * 129):
+        with pytest.raises(ConfigError, match="should be wandb:PROJECT with at most 128 characters"):
+            track(f"wandb:{project}", make_config(SETTINGS), None, print)
+        with pytest.raises(wandb.errors.UsageError, match="Invalid project name"):
+            wandb.init(project=project)
 
 
 def test_wandb_has_them_offline(wandb, tmp_path):

@@ -20,11 +20,15 @@ def write_atomically(path: Path, data: bytes, *, private: bool = False, several:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial" if several else f".{path.name}.partial")
     if private:
         partial.unlink(missing_ok=True)
-    with open(partial, "wb", opener=owners if private else None) as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    try:
+        with open(partial, "wb", opener=owners if private else None) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def owners(path: str, flags: int) -> int:

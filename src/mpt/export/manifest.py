@@ -6,7 +6,7 @@ prototype is measured or reconstructed, with the verdict and the error that are 
 
 import hashlib
 import json
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -199,7 +199,7 @@ def parse(text: str, where: str) -> ReleaseManifest:
     """A manifest from its text; `ExportError` with the first thing that is wrong, at `where`."""
     try:
         found = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and thousands of brackets
         raise ExportError(f"{where}: is no JSON ({error})") from None
     top = _Keys(found, where)
     version = top.take("mpt_release", int)
@@ -250,7 +250,7 @@ def _standing(keys: "_Keys") -> ClassStanding:
         keys.take("expected_error", float, int, None),
     )
     keys.no_more()
-    if made.expected_error is not None and not (math.isfinite(made.expected_error) and made.expected_error >= 0):
+    if made.expected_error is not None and not 0 <= made.expected_error <= sys.float_info.max:
         raise ExportError(f"{keys.where}: expected_error is {made.expected_error}, should be a number of at least 0")
     if made.state != "reconstructed" and made.verdict is not None:
         raise ExportError(f"{keys.where}: a class that is {made.state} has the verdict {made.verdict}, should be null")

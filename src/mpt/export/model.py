@@ -71,10 +71,7 @@ class Deployed(nn.Module):
     def __init__(self, backbone: nn.Module, weight: Floats, bias: Floats) -> None:
         super().__init__()
         self.backbone = backbone
-        self.readout = nn.Linear(weight.shape[1], weight.shape[0])
-        with torch.no_grad():
-            self.readout.weight.copy_(torch.from_numpy(weight.astype(np.float32)))
-            self.readout.bias.copy_(torch.from_numpy(bias.astype(np.float32)))
+        self.readout = linear(weight, bias)
 
     def forward(self, images: Tensor) -> Tensor:
         """The class of a sample is the largest logit; it is minus infinity for a class without a prototype."""
@@ -126,6 +123,15 @@ class DeployableModel:
         first, second = (int(c) for c in np.argsort(-row, kind="stable")[:2])
         names = self.metadata.class_names
         return Prediction(names[first], float(row[first] - row[second]), names[second])
+
+
+def linear(weight: Floats, bias: Floats) -> nn.Linear:
+    """A layer in float32 of weight (C, d) and bias (C,)."""
+    made = nn.Linear(weight.shape[1], weight.shape[0])
+    with torch.no_grad():
+        made.weight.copy_(torch.from_numpy(weight.astype(np.float32)))
+        made.bias.copy_(torch.from_numpy(bias.astype(np.float32)))
+    return made
 
 
 def missing_of(class_names: Sequence[str], bias: Floats) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mpt.core.validation import Floats
-from mpt.export.model import DeployableModel, Metadata
+from mpt.export.model import DeployableModel, Metadata, linear
 from mpt.learning import Classifier, embed
 from mpt.learning.augmentation import normalise
 
@@ -47,8 +47,8 @@ class Asking(nn.Module):
     def __init__(self, model: "TwoModels") -> None:
         super().__init__()
         self.backbone = model.model.backbone
-        self.readout = _linear(model.weight, model.bias)
-        self.share = _linear(model.current_share, np.zeros(len(model.bias)))
+        self.readout = linear(model.weight, model.bias)
+        self.share = linear(model.current_share, np.zeros(len(model.bias)))
         gone = np.isin(np.arange(len(model.bias)), model.departed)
         self.register_buffer("departed", torch.from_numpy(np.flatnonzero(gone)))
         self.register_buffer("others", torch.from_numpy(np.flatnonzero(~gone)))
@@ -72,7 +72,7 @@ class Answering(nn.Module):
     def __init__(self, model: "TwoModels") -> None:
         super().__init__()
         self.backbone = model.earlier.backbone
-        self.readout = _linear(model.earlier_share, model.joint_bias)
+        self.readout = linear(model.earlier_share, model.joint_bias)
 
     def forward(self, images: Tensor, partial: Tensor) -> Tensor:
         """Samples and their partial (N, num_classes) to logits."""
@@ -135,11 +135,3 @@ class TwoModels(DeployableModel):
             both = np.concatenate([features[asked], before], axis=1)
             scores[asked] = both @ self.joint_weight.T + self.joint_bias
         return scores
-
-
-def _linear(weight: Floats, bias: Floats) -> nn.Linear:
-    made = nn.Linear(weight.shape[1], weight.shape[0])
-    with torch.no_grad():
-        made.weight.copy_(torch.from_numpy(weight.astype(np.float32)))
-        made.bias.copy_(torch.from_numpy(bias.astype(np.float32)))
-    return made

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from mpt.base.errors import ConfigError
-from mpt.base.extensions import told
 from mpt.base.text import installs
 from mpt.federation.measurement import Measurement
 from mpt.runs.config import RunConfig
-from mpt.runs.logged import plain, scalars
+from mpt.runs.logged import plain, scalars, why
 from mpt.runs.mlflow_log import MlflowLogger
 from mpt.runs.result import RunResult
-from mpt.runs.wandb_log import WandbLogger
+from mpt.runs.wandb_log import LONGEST, WandbLogger
 
 _MODULES: dict[str, str] = {"tensorboard": "torch.utils.tensorboard", "mlflow": "mlflow", "wandb": "wandb"}
 _QUIET = {
@@ -73,6 +72,10 @@ def address(text: str) -> Address:
         raise ConfigError(f"track: {text!r}, should be tensorboard, mlflow[:URI] or wandb[:PROJECT]")
     if name == "tensorboard" and place:
         raise ConfigError(f"track: {text!r}, tensorboard writes into the results' folder, should be tensorboard alone")
+    if name == "wandb" and (len(place) > LONGEST or set(place) & set("/\\#?%:")):
+        raise ConfigError(
+            f"track: {text!r}, should be wandb:PROJECT with at most {LONGEST} characters and none of / \\ # ? % :"
+        )
     return Address(name, place)
 
 
@@ -155,7 +158,7 @@ class Steadfast:
     def _warn(self, error: Exception) -> None:
         self.failed += 1
         if self.failed == 1:
-            self.say(f"track: {self.name} cannot be written to, the run goes on without it ({told(error)[:200]})")
+            self.say(f"track: {self.name} cannot be written to, the run goes on without it ({why(error)})")
 
 
 class _TensorBoard:

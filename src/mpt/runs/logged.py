@@ -3,11 +3,12 @@
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from mpt.base.extensions import told
 from mpt.base.files import write_atomically
 from mpt.base.seeds import Series
 from mpt.federation.measurement import Measurement
@@ -32,9 +33,10 @@ def scalars(row: Measurement) -> dict[str, float]:
     return {**mine, **whole, **distance, **row.notes}
 
 
-def prefixed(row: Measurement) -> dict[str, float]:
-    """The same as METHOD.READOUT.NAME."""
-    return _finite({f"{_name(Series(row.method, row.readout))}.{key}": value for key, value in scalars(row).items()})
+def prefixed(rows: Iterable[Measurement]) -> dict[str, float]:
+    """The same of several rows, as METHOD.READOUT.NAME."""
+    named = ((_name(Series(row.method, row.readout)), scalars(row)) for row in rows)
+    return _finite({f"{name}.{key}": value for name, values in named for key, value in values.items()})
 
 
 def parameters(config: RunConfig, seed: int) -> dict[str, Any]:
@@ -78,11 +80,26 @@ def files_of(result: RunResult) -> list[Path]:
     return [] if result.folder is None else [path for name in FILES if (path := result.folder / name).is_file()]
 
 
+def without_password(place: str) -> str:
+    """An address without a user's name and password, which are written nowhere.
+
+    Example:
+        >>> without_password("https://me:secret@host:5000/mlflow")
+        'https://host:5000/mlflow'
+    """
+    return re.sub(r"(?<=://)[^/\s]*@", "", place)
+
+
+def why(error: Exception) -> str:
+    """What another package says of its failure, in a line of at most 200 characters."""
+    return without_password(told(error))[:200]
+
+
 def known_runs(folder: Path | None, name: str, place: str) -> dict[int, str]:
     """By seed, the runs that a folder's `tracking.json` has of a package at a place."""
     try:
         found = json.loads((folder / TRACKING).read_text(encoding="utf-8"))[name] if folder else {}
-        there: dict[str, str] = found.get("runs", {}) if found.get("place") == place else {}
+        there: dict[str, str] = found.get("runs", {}) if found.get("place") == without_password(place) else {}
         return {int(seed): str(run) for seed, run in there.items()}
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return {}
@@ -96,7 +113,7 @@ def keep_runs(folder: Path | None, name: str, place: str, runs: Mapping[int, str
         found = json.loads((folder / TRACKING).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         found = {}
-    kept = {**(found if isinstance(found, dict) else {}), name: {"place": place, "runs": dict(runs)}}
+    kept = {**(found if isinstance(found, dict) else {}), name: {"place": without_password(place), "runs": dict(runs)}}
     write_atomically(folder / TRACKING, (json.dumps(kept, indent=2) + "\n").encode())
 
 

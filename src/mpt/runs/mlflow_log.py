@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from mpt.base.errors import ConfigError
-from mpt.base.extensions import told
 from mpt.federation.measurement import Measurement
 from mpt.runs.config import RunConfig
 from mpt.runs.logged import (
@@ -20,6 +19,8 @@ from mpt.runs.logged import (
     prefixed,
     summary_of,
     tags,
+    why,
+    without_password,
 )
 from mpt.runs.result import RunResult
 
@@ -37,14 +38,14 @@ def client_of(module: Any, place: str) -> Any:
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     uri = place or module.get_tracking_uri()
-    if place and ":" not in place:
+    if place and ":" not in place and place != "databricks":
         raise ConfigError(f"track: {place!r} is no address, should be such as sqlite:///{place} or http://HOST:5000")
     try:
         client = module.MlflowClient(tracking_uri=uri)
         if not uri.startswith(("http://", "https://", "databricks")):
             client.search_experiments(max_results=1)
     except Exception as error:  # MLflow's and SQLAlchemy's many
-        raise ConfigError(f"track: MLflow cannot open {uri} ({told(error)[:200]})") from None
+        raise ConfigError(f"track: MLflow cannot open {without_password(uri)} ({why(error)})") from None
     return client
 
 
@@ -58,7 +59,7 @@ class MlflowLogger:
         self.tags: dict[str, str] = {}
         self.runs: dict[int, str] = {}
         self.described: set[int] = set()
-        self.fresh: set[int] = set()
+        self.fresh: dict[int, set[int]] = {}  # by seed whose run was made here: its rounds that have been logged
         self.finished = False
 
     @cached_property
@@ -72,11 +73,8 @@ class MlflowLogger:
 
     def __call__(self, seed: int, number: int, rows: Sequence[Measurement]) -> None:
         """One round."""
-        values: dict[str, float] = {}
-        for row in rows:
-            values |= prefixed(row)
-        self._log(self._run(seed), {number: values}.items())
-        self.fresh.discard(seed)
+        self._log(self._run(seed), [(number, prefixed(rows))])
+        self.fresh.get(seed, set()).add(number)
 
     def finish(self, result: RunResult) -> None:
         """Summaries of all seeds, and the files with the first; curves too where they were computed before."""
@@ -84,9 +82,9 @@ class MlflowLogger:
         for seed in result.figures.seeds:
             run = self._run(seed)
             if seed in self.fresh:
-                self._log(run, curves_of(result, seed))
-                self.fresh.discard(seed)
-            self._log(run, {self.config.rounds: summary_of(result, seed)}.items())
+                logged = self.fresh.pop(seed)
+                self._log(run, (point for point in curves_of(result, seed) if point[0] not in logged))
+            self._log(run, [(self.config.rounds, summary_of(result, seed))])
         for path in files_of(result):
             self.client.log_artifact(self._run(result.figures.seeds[0]), str(path))
         self.finished = True
@@ -99,13 +97,13 @@ class MlflowLogger:
     def _run(self, seed: int) -> str:
         """The id of a seed's run, which is made where there is none."""
         if seed not in self.runs:
-            known = known_runs(self.out, "mlflow", self.place).get(seed)
-            found = None if known is None else self._found(known)
+            found = there(self.module, self.client, known_runs(self.out, "mlflow", self.place).get(seed))
             if found is None:
                 name = f"{self.config.dataset} {self.config.rare} seed {seed}"
                 found = self.client.create_run(self.experiment, run_name=name, tags=self.tags).info.run_id
-                self.fresh.add(seed)
+                self.fresh[seed] = set()
             else:
+                self.client.update_run(found, status="RUNNING")
                 self.described.add(seed)
             self.runs[seed] = found
             every = known_runs(self.out, "mlflow", self.place) | self.runs
@@ -117,21 +115,23 @@ class MlflowLogger:
             self.described.add(seed)
         return self.runs[seed]
 
-    def _found(self, run: str) -> str | None:
-        """An earlier run that is still there, opened again."""
-        try:
-            self.client.update_run(run, status="RUNNING")
-        except self.module.MlflowException as error:
-            if error.error_code == "RESOURCE_DOES_NOT_EXIST":
-                return None
-            raise
-        return run
-
     def _log(self, run: str, rounds: Iterable[tuple[int, Mapping[str, float]]]) -> None:
         now, metric = int(time.time() * 1000), self.module.entities.Metric
         points = [metric(name, value, now, number) for number, values in rounds for name, value in values.items()]
         for first in range(0, len(points), _BATCH):
             self.client.log_batch(run, metrics=points[first : first + _BATCH])
+
+
+def there(module: Any, client: Any, run: str | None) -> str | None:
+    """An earlier run; None where there is none, or somebody has deleted it."""
+    if run is None:
+        return None
+    try:
+        return run if client.get_run(run).info.lifecycle_stage == "active" else None
+    except module.MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return None
+        raise
 
 
 def experiment_of(client: Any, place: str) -> str:

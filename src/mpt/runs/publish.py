@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mpt.base.errors import ConfigError
-from mpt.base.extensions import told
 from mpt.export.formats import ExportError
 from mpt.export.manifest import ReleaseManifest
 from mpt.runs.logbook import address, module_of
-from mpt.runs.logged import known_runs, plain
-from mpt.runs.mlflow_log import client_of, experiment_of
-from mpt.runs.wandb_log import started, upload_hint
+from mpt.runs.logged import known_runs, plain, why
+from mpt.runs.mlflow_log import client_of, experiment_of, there
+from mpt.runs.wandb_log import LONGEST, artifact_name, started, upload_hint
 
 _NAME = re.compile(r"\w[\w.\-]*(@[\w.\-]+)?")
 _PACKAGES = {"mlflow": "MLflow", "wandb": "Weights & Biases"}
-_LONGEST = {"mlflow": 255, "wandb": 128}
+_LONGEST = {"mlflow": 255, "wandb": LONGEST}
 """How long a name or an alias may be there."""
 _OWN = {"mlflow": re.compile(r"(?i:latest)|[vV]\d+"), "wandb": re.compile(r"v\d+")}
 """Aliases that they give by themselves, and refuse or misread where somebody else gives them."""
@@ -66,12 +65,13 @@ class Publication:
             raise
         except Exception as error:  # another package's, and whatever it meets
             raise ExportError(
-                f"track: {model} is written, but could not be published to {self.where.name} ({told(error)[:200]})"
+                f"track: {model} is written, but could not be published to {self.where.name} ({why(error)})"
             ) from None
 
     def _mlflow(self, model: Path, manifest: ReleaseManifest) -> str:
         client, place = self.client, self.where.place or str(self.module.get_tracking_uri())
-        run = known_runs(self.folder, "mlflow", place).get(-1 if manifest.origin.seed is None else manifest.origin.seed)
+        known = known_runs(self.folder, "mlflow", place)
+        run = there(self.module, client, known.get(-1 if manifest.origin.seed is None else manifest.origin.seed))
         made = run is None
         if run is None:
             name = f"release of {manifest.origin.method} after round {manifest.round}"
@@ -97,7 +97,7 @@ class Publication:
         except Exception as error:
             raise ExportError(
                 f"register: {model} is written and in MLflow's run {run}, but could not be registered; "
-                f"the store should have a model registry ({told(error)[:200]})"
+                f"the store should have a model registry ({why(error)})"
             ) from None
         called = f", which {wanted.alias!r} means from now on" if wanted.alias else ""
         return f"in MLflow's registry as version {version} of {wanted.name}{called}"
@@ -106,8 +106,8 @@ class Publication:
         run = started(self.module, self.where.place, self.folder or model.parent, job_type="release")
         hint = upload_hint(run)
         try:
-            name = self.register.name if self.register else plain(f"mpt-{manifest.origin.method}")
-            made = self.module.Artifact(plain(name), type="model", metadata=json.loads(json.dumps(asdict(manifest))))
+            name = self.register.name if self.register else artifact_name(f"mpt-{manifest.origin.method}")
+            made = self.module.Artifact(name, type="model", metadata=json.loads(json.dumps(asdict(manifest))))
             for path in manifest.files(model):
                 made.add_file(str(path))
             alias = [self.register.alias] if self.register and self.register.alias else []
@@ -116,7 +116,7 @@ class Publication:
             run.finish()
         if hint:
             self.say(f"track: {hint}")
-        return f"in Weights & Biases as {plain(name)}:{alias[0] if alias else 'latest'}"
+        return f"in Weights & Biases as {name}:{alias[0] if alias else 'latest'}"
 
 
 def registered(text: str) -> Registered:
@@ -143,6 +143,8 @@ def check_rules(wanted: Registered, package: str) -> None:
             raise ConfigError(f"register: the {what} has {len(text)} characters, should have at most {longest}")
     if package == "mlflow" and "." in alias:
         raise ConfigError(f"register: the alias {alias!r}, should be of letters, digits, '_' and '-' for {whose}")
+    if package == "wandb" and not wanted.name.isascii():
+        raise ConfigError(f"register: the name {wanted.name!r}, should be of the letters a to z and A to Z for {whose}")
     if _OWN[package].fullmatch(alias):
         raise ConfigError(
             f"register: the alias {alias!r} is one that {whose} gives by itself, should be another, such as production"

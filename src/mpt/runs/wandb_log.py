@@ -1,6 +1,7 @@
 """Weights & Biases: one of its runs a seed; nothing leaves this machine unless WANDB_MODE=online says so."""
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from mpt.runs.logged import (
 from mpt.runs.result import RunResult
 
 PROJECT = "mpt"
+LONGEST = 128
+"""How long names may be there."""
 
 
 def started(module: Any, project: str, folder: Path | None, **given: Any) -> Any:
@@ -35,6 +38,16 @@ def started(module: Any, project: str, folder: Path | None, **given: Any) -> Any
         settings=quiet,
         **given,
     )
+
+
+def artifact_name(text: str) -> str:
+    """A text as Weights & Biases takes it for an artifact's name, of which it takes fewer than MLflow.
+
+    Example:
+        >>> artifact_name("run-folder:photos/größe-8")
+        'run-folder-photos-gr-e-8'
+    """
+    return re.sub(r"[^\w.]+", "-", text, flags=re.ASCII).strip("-")[:LONGEST]
 
 
 def upload_hint(run: Any) -> str:
@@ -65,10 +78,7 @@ class WandbLogger:
 
     def __call__(self, seed: int, number: int, rows: Sequence[Measurement]) -> None:
         """One round."""
-        values: dict[str, float] = {}
-        for row in rows:
-            values |= prefixed(row)
-        self._run(seed).log(values, step=number)
+        self._run(seed).log(prefixed(rows), step=number)
         self.fresh.discard(seed)
 
     def finish(self, result: RunResult) -> None:
@@ -82,7 +92,7 @@ class WandbLogger:
             run.summary.update(summary_of(result, seed))
         paths = files_of(result)
         if paths:
-            made = self.module.Artifact(plain(f"run-{self.config.dataset}-{self.config.rare}"), type="run")
+            made = self.module.Artifact(artifact_name(f"run-{self.config.dataset}-{self.config.rare}"), type="run")
             for path in paths:
                 made.add_file(str(path))
             self._run(result.figures.seeds[0]).log_artifact(made)
