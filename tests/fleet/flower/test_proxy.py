@@ -122,7 +122,7 @@ class Proxied(Loopback):
     def flwr(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [program("flwr"), *arguments], cwd=self.folder, env=self.environment, capture_output=True, text=True,
-            timeout=420, check=False,
+            timeout=1200, check=False,
         )  # fmt: skip
 
     def call(
