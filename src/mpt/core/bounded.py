@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpt.base.credit import MOST_SAMPLES, believed, usual
-from mpt.core.agreement import Agreement, Deviations, agree, compare
+from mpt.core.agreement import Agreement, Deviations, agree, compare, strays
 from mpt.core.equations import DEFAULT_COV_RIDGE, outside
 from mpt.core.errors import StatisticsError
 from mpt.core.health import whiten
@@ -18,6 +18,7 @@ from mpt.core.influence import (
     capped_remaining,
     direction_share,
     half_way,
+    known_spread,
     no_majority,
     spread_share,
 )
@@ -68,6 +69,7 @@ class Consensus:
         samples: of all vehicles.
         typical: what is usual of one.
         spread: the median vehicle's samples' squared length about their class means.
+        doubt: what of it may be rounding.
         energy: its scatter's, in whitened units.
         free: degrees of freedom behind the covariance.
         means: where the means agree.
@@ -79,6 +81,7 @@ class Consensus:
     samples: float
     typical: float
     spread: float
+    doubt: float
     energy: float
     free: float
     means: Agreement
@@ -131,7 +134,8 @@ def bounded(
     if len(several) < HOLDERS:
         return Bounded(several, (None,) * len(several), None)
     stacked = _Stacked.of(several)
-    middle, (typical,) = _median(stacked.spreads), usual(stacked.samples)
+    middle, doubt, (typical,) = _median(stacked.spreads), half_way(stacked.doubts), usual(stacked.samples)
+    stacked = stacked.known(middle, doubt)
     shares = np.minimum(no_majority(stacked.samples) / np.maximum(stacked.samples, 1), _credits(stacked, typical))
     factor, free = _factor(several, stacked, shares * (spread_share(stacked.spreads, middle) >= 1), cov_ridge)
     probes = None if factor is None else _probes(stacked, factor)
@@ -139,7 +143,9 @@ def bounded(
     found = agree(*stacked.counting(shares), factor, stacked.counts)
     samples, origin = float(stacked.samples.sum()), several[0].origin
     remaining = {c: _for_one_more(stacked.counts[:, c]) for c in departed}
-    agreed = Consensus(samples, typical, middle, _median(energies), free, found.agreement, probes, origin, remaining)
+    agreed = Consensus(
+        samples, typical, middle, doubt, _median(energies), free, found.agreement, probes, origin, remaining
+    )
     most = _most(stacked.counts, departed, owners)
     whole = frozenset(several[0].watched) - frozenset(departed)
     clips = _clips(several, stacked, agreed, energies, found, most, shares, whole, among=True)
@@ -149,7 +155,7 @@ def bounded(
 
 def clip_of(report: ClassStatistics, agreed: Consensus, *, departed: Collection[int] = ()) -> Clip | None:
     """What of one more report does not count, beside those that the consensus is from; None where all of it does."""
-    stacked = _Stacked.of((report,))
+    stacked = _Stacked.of((report,)).known(agreed.spread, agreed.doubt)
     shares = np.minimum(agreed.samples / np.maximum(stacked.samples, 1), _credits(stacked, agreed.typical))
     energies = _energies((report,), stacked, agreed.means.factor, agreed.probes)
     found = compare(*stacked.counting(shares), agreed.means, stacked.counts)
@@ -205,6 +211,7 @@ class _Stacked:
         samples: (V,).
         free: (V,), degrees of freedom about the class means, of the pooled classes.
         spreads: (V,), squared length of a sample about its class mean, NaN without such degrees.
+        doubts: (V,), what of such a length may be rounding of the scatter.
     """
 
     counts: Ints
@@ -213,6 +220,11 @@ class _Stacked:
     samples: Ints
     free: Floats
     spreads: Floats
+    doubts: Floats
+
+    def known(self, spread: float, doubt: float) -> "_Stacked":
+        """With an infinite spread where rounding hides it, given the median vehicle's."""
+        return replace(self, spreads=known_spread(self.spreads, self.doubts, (spread, doubt)))
 
     @property
     def dim(self) -> int:
@@ -237,7 +249,9 @@ class _Stacked:
         free = (counts - (counts > 0))[:, pooled].sum(axis=1).astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
             spreads = np.where(free > 0, np.maximum(about, 0.0) / free, np.nan)
-        return cls(counts, sums, pooled, counts.sum(axis=1), free, spreads)
+        levels = [0.0 if r.scatter is None else rounding_level(int(r.counts.sum()), r.narrow) for r in reports]
+        doubts = 2 * first.dim * np.array(levels) * whole / np.maximum(counts[:, pooled].sum(axis=1), 1)
+        return cls(counts, sums, pooled, counts.sum(axis=1), free, spreads, doubts)
 
 
 def _factor(
@@ -306,7 +320,9 @@ def _clips(
     """A clip for each report of which not all counts; `among`: the consensus is from these very reports."""
     spreads = spread_share(stacked.spreads, agreed.spread)
     wild, far = energies * spreads**2 > MOST_ENERGY * agreed.energy, found.far
-    some = wild | (shares < 1) | (spreads < 1) | far.any(axis=1) | np.array([bool(kept) for kept in most])
+    lone = strays(stacked.counts, stacked.sums, agreed.means)
+    some = wild | (shares < 1) | (spreads < 1) | far.any(axis=1)
+    some |= np.array([bool(kept) or v in lone for v, kept in enumerate(most)])
     made: list[Clip | None] = [None] * len(reports)
     for v in np.flatnonzero(some).tolist():
         report, spread = reports[v], float(spreads[v])
@@ -316,10 +332,12 @@ def _clips(
             scatter = spread * shares[v] * within_of(report)
             spread *= direction_share(scatter, mine, others, agreed.means.factor)
         classes = np.flatnonzero(far[v]).tolist()
-        if shares[v] >= 1 and spread >= 1 and not classes and not most[v]:
+        alone = lone.get(v, {})
+        if shares[v] >= 1 and spread >= 1 and not classes and not most[v] and not alone:
             continue
         means = {c: found.counting(v, c) + report.origin for c in classes}
-        times = {c: float(found.times[:, v, c].max()) for c in classes}
+        means |= {c: mean + report.origin for c, (mean, _) in alone.items()}
+        times = {c: float(found.times[:, v, c].max()) for c in classes} | {c: by for c, (_, by) in alone.items()}
         made[v] = Clip(float(shares[v]), whole, spread, MOST_SPREAD * agreed.spread, means, times, most[v])
     return tuple(made)
 
