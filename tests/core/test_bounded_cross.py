@@ -320,3 +320,25 @@ def test_a_class_of_ones_own_is_bounded_under_the_earlier_model_too():
     later, cut = bounded_more(crosses[0], None, gated(statistics[1:], crosses[1:])[1].consensus)
     assert list(cut.means) == [3]
     assert np.abs(later.earlier_means[3]).max() < 1e4
+
+
+@pytest.mark.parametrize("along", [3.0, 5.0, 8.0, 12.0])
+def test_no_direction_of_a_covariance_under_the_earlier_model_stands_out(along):
+    """Where classes count alike, as for Eq. (D2): features that fit the common map, and vary far more in one direction."""
+    rng = np.random.default_rng(0)
+    direction = rng.standard_normal(DIM) / np.sqrt(DIM)
+    vehicles = twice(7, (100,) * 10)
+    z, h, y = vehicles[0]
+    turned = np.linalg.lstsq(z - z.mean(axis=0), h - h.mean(axis=0), rcond=None)[0]
+    way = along * rng.standard_normal(len(z))[:, None] * direction
+    vehicles[0] = (z + way, h + way @ turned, y)
+    statistics = answers(vehicles)[0]
+    crosses = [mpt.CrossStatistics.from_features(*one, CLASSES, weights=1.0 * (WEIGHTS > 0)) for one in vehicles]
+    _, made = gated(statistics, crosses)
+    honest, whole = sum(crosses[1:]).within[0], sum(made.reports).within[0]
+    assert direction @ whole @ direction < 2 * direction @ honest @ direction
+    assert made.clips[0].spread < 1
+    assert made.clips[1:] == (None,) * 9
+    later, cut = bounded_more(crosses[0], None, gated(statistics[1:], crosses[1:])[1].consensus)
+    assert cut.spread < 1
+    assert direction @ later.within[0] @ direction < direction @ honest @ direction

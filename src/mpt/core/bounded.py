@@ -138,7 +138,7 @@ def bounded(
     stacked = stacked.known(middle, doubt)
     shares = np.minimum(no_majority(stacked.samples) / np.maximum(stacked.samples, 1), _credits(stacked, typical))
     factor, free = _factor(several, stacked, shares * (spread_share(stacked.spreads, middle) >= 1), cov_ridge)
-    probes = None if factor is None else _probes(stacked, factor)
+    probes = None if factor is None else probes_for(stacked.counts, factor)
     energies = _energies(several, stacked, factor, probes)
     found = agree(*stacked.counting(shares), factor, stacked.counts)
     samples, origin = float(stacked.samples.sum()), several[0].origin
@@ -280,29 +280,44 @@ def _factor(
         return None, free
 
 
-def _probes(stacked: _Stacked, factor: Floats) -> Floats:
-    """(d, p): L^-T x for random x. They are drawn from the fleet's counts: no vehicle knows them beforehand."""
-    drawn = np.random.default_rng(stacked.counts.sum(axis=0)).standard_normal((stacked.dim, _PROBES))
+def probes_for(counts: Ints, factor: Floats) -> Floats:
+    """(d, p): L^-T x for random x. They are drawn from counts (V, C): no vehicle knows the fleet's beforehand."""
+    drawn = np.random.default_rng(counts.sum(axis=0)).standard_normal((len(factor), _PROBES))
     return triangular(factor, drawn, transposed=True)
 
 
 def _energies(
     reports: Sequence[ClassStatistics], stacked: _Stacked, factor: Floats | None, probes: Floats | None
 ) -> Floats:
+    """(V,): `energies` of the scatters; NaN where there are none."""
+    if factor is None or probes is None:
+        return np.full(len(reports), np.nan)
+    scatters = [report.scatter for report in reports if report.scatter is not None]
+    pooled = stacked.pooled
+    return energies(scatters, stacked.sums[:, pooled], stacked.counts[:, pooled], stacked.free, factor, probes)
+
+
+def energies(
+    moments: Sequence[Floats], sums: Floats, counts: Ints, free: Floats, factor: Floats, probes: Floats
+) -> Floats:
     """(V,): estimates of |C_v|_F^2 / (1 + d / n), C_v a vehicle's covariance in whitened units; NaN where it has none.
 
     n samples of one covariance have that many times more of it by chance.
+
+    Args:
+        moments: (d, d) of each vehicle, about the origin.
+        sums: (V, K, d), of each class.
+        counts: (V, K).
+        free: (V,), n.
+        factor: L (d, d).
+        probes: (d, p), of `probes_for`.
     """
-    if factor is None or probes is None:
-        return np.full(len(reports), np.nan)
-    sums, n = stacked.sums[:, stacked.pooled], np.maximum(stacked.counts[:, stacked.pooled], 1)
-    made = -(sums @ probes / n[:, :, None]).transpose(0, 2, 1) @ sums
-    for place, report in enumerate(reports):
-        assert report.scatter is not None
-        made[place] += dot(report.scatter, probes).T
-    lengths = np.sum(whiten(made.reshape(-1, stacked.dim), factor) ** 2, axis=1).reshape(len(reports), -1).mean(axis=1)
+    made, d = -(sums @ probes / np.maximum(counts, 1)[:, :, None]).transpose(0, 2, 1) @ sums, len(factor)
+    for place, one in enumerate(moments):
+        made[place] += dot(one, probes).T
+    lengths = np.sum(whiten(made.reshape(-1, d), factor) ** 2, axis=1).reshape(len(moments), -1).mean(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(stacked.free > 0, lengths / stacked.free**2 / (1 + stacked.dim / stacked.free), np.nan)
+        return np.where(free > 0, lengths / free**2 / (1 + d / free), np.nan)
 
 
 def _clips(

@@ -4,7 +4,8 @@ Their sums of h are those of the statistics, whose means are bounded there (`mpt
 compared with each other likewise. Where either of the two was far off, both count as those of the others: what is moved
 on one side alone would be a movement of features that nobody has seen. About the class means, W_zz = sum of a z z^T and
 W_zh = sum of a z h^T, it is W_zh = W_zz A + noise on every vehicle, A the map that all have in common: a vehicle whose
-W_zh is far from that has the common map in place of its own.
+W_zh is far from that has the common map in place of its own. Where all classes count alike, W_zz is read as a
+covariance, Eq. (D2), and no direction of it may stand out, as in Eq. (G2).
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,11 +17,20 @@ import scipy.linalg
 
 from mpt.core.affine import map_ridge
 from mpt.core.agreement import Agreement, Deviations, agree, compare, strays
-from mpt.core.bounded import Clip, Consensus
+from mpt.core.bounded import Clip, Consensus, energies, probes_for
 from mpt.core.cross import CrossStatistics
 from mpt.core.errors import StatisticsError
 from mpt.core.health import whiten
-from mpt.core.influence import HOLDERS, Known, half_way, known_spread, redescending, spread_share
+from mpt.core.influence import (
+    HOLDERS,
+    MOST_ENERGY,
+    Known,
+    direction_share,
+    half_way,
+    known_spread,
+    redescending,
+    spread_share,
+)
 from mpt.core.linalg import dot, gram
 from mpt.core.rounding import regular_factor, rounding_level
 from mpt.core.validation import Floats, Ints
@@ -58,6 +68,9 @@ class CrossConsensus:
         moments: (d, d) twice: L of W_zz, with a ridge, and W_zh of the vehicles that agree, which give the common map.
         probes: (d, p), directions of h in which W_zh are compared, and their images (d, p) under the common map.
         residual: the median vehicle's distance from it, squared, a sample and dimension.
+        across: (d, p), directions of z in which W_zz are compared; None where classes do not count alike.
+        energy: the median vehicle's of W_zz, see `energies`.
+        free: degrees of freedom behind the covariance of z.
     """
 
     spread: float
@@ -68,6 +81,9 @@ class CrossConsensus:
     moments: tuple[Floats, Floats]
     probes: tuple[Floats, Floats]
     residual: float
+    across: Floats | None
+    energy: float
+    free: float
 
 
 class BoundedCross(NamedTuple):
@@ -111,6 +127,7 @@ def bounded_cross(
             break
         common = again
         far, images = _residuals(several, stacked, common, agreed.probes)
+    across = probes_for(stacked.counts, common.factor) if stacked.alike else None
     consensus = CrossConsensus(
         spread=spread,
         doubt=doubt,
@@ -120,8 +137,11 @@ def bounded_cross(
         moments=common.moments,
         probes=(agreed.probes, images),
         residual=_median(far),
+        across=across,
+        energy=0.0 if across is None else _median(stacked.energies(several, common.factor, across)),
+        free=float(stacked.free[usual].sum()),
     )
-    cuts = _cuts(stacked, found, far, consensus)
+    cuts = _cuts(several, stacked, found, far, consensus, among=True)
     cross_map = _map(consensus) if any(cut is not None and cut.residual < 1 for cut in cuts) else None
     made = tuple(_moved(r, clip, cut, consensus, cross_map) for r, clip, cut in zip(several, clips, cuts, strict=True))
     return BoundedCross(made, cuts, consensus)
@@ -139,15 +159,22 @@ def bounded_more(
     factor = consensus.means.factor
     assert factor is not None
     far = _distances((report,), stacked, probes, images, factor)
-    (cut,) = _cuts(stacked, found, far, consensus)
+    (cut,) = _cuts((report,), stacked, found, far, consensus, among=False)
     cross_map = _map(consensus) if cut is not None and cut.residual < 1 else None
     return _moved(report, clip, cut, consensus, cross_map), cut
 
 
 def _cuts(
-    stacked: "_Stacked", found: Deviations, far: Floats, consensus: CrossConsensus
+    reports: Sequence[CrossStatistics],
+    stacked: "_Stacked",
+    found: Deviations,
+    far: Floats,
+    consensus: CrossConsensus,
+    *,
+    among: bool,
 ) -> tuple[CrossClip | None, ...]:
-    spreads = spread_share(stacked.spreads, consensus.spread)
+    """What of each report does not count; `among`: the consensus is from these very reports."""
+    spreads = _spreads(reports, stacked, consensus, among=among)
     most, off = MOST_RESIDUAL * consensus.residual, found.far
     ratios = np.sqrt(far / most) if most > 0 else np.zeros_like(far)
     kept = np.where(ratios > 1, redescending(ratios), 1.0)
@@ -159,6 +186,21 @@ def _cuts(
         times |= {c: by for c, (_, by) in alone.items()}
         made[v] = CrossClip(float(spreads[v]), times, float(kept[v]), {c: mean for c, (mean, _) in alone.items()})
     return tuple(made)
+
+
+def _spreads(
+    reports: Sequence[CrossStatistics], stacked: "_Stacked", consensus: CrossConsensus, *, among: bool
+) -> Floats:
+    """(V,): Eq. (G2), the factors for W_zz and W_zh."""
+    shares, factor = spread_share(stacked.spreads, consensus.spread), consensus.means.factor
+    if consensus.across is None or factor is None:
+        return shares
+    wild = stacked.energies(reports, factor, consensus.across) * shares**2 > MOST_ENERGY * consensus.energy
+    for v in np.flatnonzero(wild).tolist():
+        mine = float(stacked.free[v])
+        others = consensus.free - (mine if among and shares[v] >= 1 else 0.0)
+        shares[v] *= direction_share(shares[v] * _within(reports[v])[0], mine, others, factor)
+    return shares
 
 
 def _moved(
@@ -215,6 +257,7 @@ class _Stacked:
         weights: (C,).
         spreads: (V,), weighted squared length of a sample about its class mean under the reference model.
         doubts: (V,), what of such a length may be rounding of W_zz.
+        free: (V,), degrees of freedom about the class means, weighted.
         noise: (V,), sum of a^2 over samples, what the noise of W_zh grows with.
     """
 
@@ -224,7 +267,18 @@ class _Stacked:
     weights: Floats
     spreads: Floats
     doubts: Floats
+    free: Floats
     noise: Floats
+
+    @property
+    def alike(self) -> bool:
+        """Whether all classes that count do so alike, as for Eq. (D2)."""
+        return bool(np.isin(self.weights, (0.0, 1.0)).all())
+
+    def energies(self, reports: Sequence[CrossStatistics], factor: Floats, probes: Floats) -> Floats:
+        """(V,): of W_zz, where classes count alike."""
+        seen, grams = self.weights > 0, [report.gram for report in reports]
+        return energies(grams, self.earlier[:, seen], self.counts[:, seen], self.free, factor, probes)
 
     def known(self, spread: float, doubt: float) -> "_Stacked":
         """With an infinite spread where rounding hides it, given the median vehicle's."""
@@ -243,7 +297,7 @@ class _Stacked:
             spreads = np.where(free > 0, np.maximum(about, 0.0) / free, np.nan)
         levels = [rounding_level(int(r.counts.sum()), r.narrow) for r in reports]
         doubts = 2 * earlier.shape[2] * np.array(levels) * whole / np.maximum((a * counts).sum(axis=1), 1e-300)
-        return cls(counts, earlier, sums, a, spreads, doubts, (a**2 * counts).sum(axis=1))
+        return cls(counts, earlier, sums, a, spreads, doubts, free, (a**2 * counts).sum(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
