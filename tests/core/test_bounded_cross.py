@@ -324,7 +324,7 @@ def test_a_class_of_ones_own_is_bounded_under_the_earlier_model_too():
 
 @pytest.mark.parametrize("along", [3.0, 5.0, 8.0, 12.0])
 def test_no_direction_of_a_covariance_under_the_earlier_model_stands_out(along):
-    """Where classes count alike, as for Eq. (D2): features that fit the common map, and vary far more in one direction."""
+    """Where classes count alike, as for Eq. (D2): features fit the common map, and vary far more in one direction."""
     rng = np.random.default_rng(0)
     direction = rng.standard_normal(DIM) / np.sqrt(DIM)
     vehicles = twice(7, (100,) * 10)
