@@ -187,3 +187,20 @@ def test_only_classes_that_are_held_out_are_read_further_out(shadow):
     near(outcome.readout, made[0])
     with pytest.raises(AssertionError):
         near(outcome.readout, made[1])
+
+
+def test_a_state_is_the_same_bytes_whether_or_not_it_was_resumed_before_a_holder_was_late():
+    """The class that departed later has the lower number: models are asked about in another order than theirs."""
+    even = dict.fromkeys((c for c in range(C) if c not in (RARE, OTHER, THIRD)), 30)
+    few = {RARE: 4, OTHER: 4, THIRD: 4}
+    holdings = {v: {**even, **few} for v in "bcdgh"}
+    fleet = World({**holdings, "a": {**even, RARE: 100}, "e": {**even, OTHER: 100}, "f": {**even, THIRD: 100}})
+    server = tracker(variant="duo", watch=(RARE, OTHER, THIRD))
+    play(fleet, server, "abcdefgh", "abcdefgh")
+    for there, gone in (("abcdefgh", "e"), ("abcdfgh", "a"), ("bcdfgh", "")):
+        play(fleet, server, there, leaving=list(gone))
+    again = Tracker.from_bytes(server.to_bytes())
+    for one in (server, again):
+        one_late(fleet, one, "bcdgh", "f")
+        assert "f" in one.state.trusted
+    assert again.to_bytes() == server.to_bytes()

@@ -240,7 +240,7 @@ def _spoken(state: TrackerState, tracked: Sequence[Tracked]) -> list[bytes]:
     blocks = [one.method_state for one in tracked if one.method_state is not None]
     kept = {id(one): one for one in state.trusted.values()}
     for one in (kept[known] for known in _apart(state)):
-        earlier = {number: tuple(known) for number, known in one.earlier.items()}
+        earlier = {number: tuple(known) for number, known in sorted(one.earlier.items())}
         further = {key: tuple(shared) for key, shared in one.further.items()}
         parts = {"round": one.round, "rest": one.rest, "holders": dict(one.holders), "earlier": earlier}
         blocks.append(method_state.to_bytes({**parts, "further": further}, None))
