@@ -108,6 +108,12 @@ def test_samples_of_the_same_covariance_have_no_direction_that_stands_out():
         assert direction_share(mine.T @ mine, n, o, pooled) == 1.0
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("larger", [0.5, 1.0, 1.0 + 1e-12, 2.0])
+def test_without_others_there_is_nothing_to_stand_out_from(larger):
+    assert direction_share(30 * larger * np.eye(4), 30.0, 0.0, np.eye(4)) == 1.0
+
+
 def test_chance_is_the_variance_of_the_difference_of_two_means():
     rng = np.random.default_rng(0)
     drawn = rng.standard_normal((20000, 5)).mean(axis=1) - rng.standard_normal((20000, 8)).mean(axis=1)

@@ -98,7 +98,7 @@ def direction_share(within: Floats, samples: float, others: float, factor: Float
         2 (1 + sqrt(d / n))^2 (1 - sqrt(d / o))^-2,
 
     twice the largest that n samples of the same covariance have in units of that of o others; where it is more, all of
-    W counts by so much less.
+    W counts by so much less. Without others there is nothing that it could stand out from.
 
     Args:
         within: W, about the vehicle's own class means.
@@ -112,7 +112,7 @@ def direction_share(within: Floats, samples: float, others: float, factor: Float
     share = samples / (samples + others)
     left = 1 - share * largest
     most = 2 * (1 + np.sqrt(d / samples)) ** 2 / max(1 - np.sqrt(d / max(others, 1.0)), 0.5) ** 2
-    if left * most >= (1 - share) * largest:
+    if others <= 0 or left * most >= (1 - share) * largest:
         return 1.0
     return float(max(most * left, 0.0) / ((1 - share) * largest))
 
