@@ -108,7 +108,7 @@ def direction_share(within: Floats, samples: float, others: float, factor: Float
     """
     d = len(within)
     scaled = whiten(whiten(within / samples, factor).T, factor)
-    (largest,) = scipy.linalg.eigvalsh((scaled + scaled.T) / 2, subset_by_index=[d - 1, d - 1], check_finite=False)
+    largest = float(scipy.linalg.eigvalsh((scaled + scaled.T) / 2, driver="evd", check_finite=False)[-1])
     share = samples / (samples + others)
     left = 1 - share * largest
     most = 2 * (1 + np.sqrt(d / samples)) ** 2 / max(1 - np.sqrt(d / max(others, 1.0)), 0.5) ** 2
