@@ -79,6 +79,24 @@ def test_without_moments_between_them_the_view_that_knows_more_departed_classes_
     assert (after.references, after.readout.departed) == ((5,), (OTHER,))
 
 
+def test_a_class_that_departed_after_a_holder_was_trusted_last_was_measured_in_that_round():
+    """ "a" is late from round 4 on, "e" leaves with a class in round 5, and "a" in round 6: its view is of round 3."""
+    even = dict.fromkeys((c for c in range(C) if c not in (RARE, OTHER)), 30)
+    holdings = {v: {**even, RARE: 4, OTHER: 4} for v in "bcdfgh"}
+    fleet = World({**holdings, "a": {**even, RARE: 100}, "e": {**even, OTHER: 100}})
+    server = Tracker(num_classes=C, dim=D, method="mpt-duo(joining='sum')", watch=(RARE, OTHER), grace=1)
+    play(fleet, server, "abcdefgh", "abcdefgh", "abcdefgh")
+    one_late(fleet, server, "bcdefgh", "a")
+    one_late(fleet, server, "bcdefgh", "a", leaving=["e"])
+    one_late(fleet, server, "bcdfgh", "", leaving=["a"])
+    first, second = server.state.views.kept
+    assert [(v.round, v.departed) for v in (first, second)] == [(3, (RARE,)), (5, (OTHER,))]
+    rows, labels = rows_of(fleet, "abcdefgh", 3)
+    np.testing.assert_allclose(first.prototypes[OTHER], rows[labels == OTHER].mean(axis=0), atol=1e-4)
+    (outcome,) = play(fleet, server, "bcdfgh")
+    assert (outcome.references, outcome.readout.known.all()) == ((3, 5), True)
+
+
 def test_a_sum_of_distances_needs_no_moments_between_two_views():
     fleet, server, eighth = a_late_second("mpt-duo(joining='sum')")
     assert not [problem for problem in eighth.problems if "not read together" in problem]
