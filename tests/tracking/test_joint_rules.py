@@ -222,3 +222,21 @@ def test_a_state_is_the_same_bytes_whether_or_not_it_was_resumed_before_a_holder
         one_late(fleet, one, "bcdgh", "f")
         assert "f" in one.state.trusted
     assert again.to_bytes() == server.to_bytes()
+
+
+def test_a_snapshot_that_several_holders_are_in_is_written_once():
+    """Whoever became late first, whether the server was resumed in between, and who was banned since."""
+    holdings = {v: {c: 20 for c in range(C) if c not in (RARE, OTHER, THIRD)} for v in "abcdefgh"}
+    for v, c in zip("aef", (RARE, OTHER, THIRD), strict=True):
+        holdings[v][c] = 60
+    fleet, server = World(holdings), tracker(variant="duo", watch=(RARE, OTHER, THIRD), grace=5)
+    play(fleet, server, ALL, ALL)
+    one_late(fleet, server, "", "ef")
+    again = Tracker.from_bytes(server.to_bytes())
+    for one in (server, again):
+        one_late(fleet, one, "", "aef")
+        one.obey([Order(1, "ban", "f")])
+    assert {v: snapshot.round for v, snapshot in again.state.trusted.items()} == {"a": 2, "e": 2}
+    assert again.to_bytes() == server.to_bytes()
+    resumed = Tracker.from_bytes(again.to_bytes()).state.trusted
+    assert resumed["a"] is resumed["e"]
