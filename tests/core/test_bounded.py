@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mpt
 from mpt.core.bounded import Clip, bounded, clip_of, clipped, counting
 from mpt.tracking.plausible import check_statistics
 
@@ -94,7 +95,7 @@ def test_no_shift_spread_and_claim_together_move_the_sums_far(seed, size, longer
 
 
 GROWING = {
-    "shift": (shift, 10.0 ** np.arange(-1, 7)),
+    "shift": (shift, 10.0 ** np.arange(-1, 13)),
     "stretch": (stretch, 1 + 10.0 ** np.arange(-1, 9)),
     "outlier": (outlier, 10.0 ** np.arange(1, 18)),
     "direction": (direction, 10.0 ** np.arange(-1, 25, 2)),
@@ -298,3 +299,45 @@ def test_vehicles_without_samples_change_nothing():
     assert made.clips[:4] == (None,) * 4
     assert not any(report_.counts.any() or report_.scatter.any() for report_ in made.reports[4:])
     assert bounded(several[4:] * 2).consensus.samples == 0
+
+
+def on_the_wire(stats):
+    """As float32 leaves it."""
+    return mpt.ClassStatistics.from_bytes(stats.to_bytes("float32"))
+
+
+@pytest.mark.filterwarnings("ignore:to_bytes")
+@pytest.mark.parametrize("by", [1e3, 1e5, 1e8, 1e12])
+def test_a_scatter_that_rounding_hides_is_nobodys(by):
+    """Of features so far off sums leave a scatter that is larger than everybody's, in float32 soon, and of any sign."""
+    (features, labels), *others = make_fleet(1, [100] * 6)
+    honest = [on_the_wire(one) for one in reports(others)]
+    told = on_the_wire(report(features + by, labels))
+    made, good = bounded([told, *honest]), sum(honest)
+    assert made.clips[0].spread == 0
+    assert off(sum(made.reports), good) < NEAR
+    np.testing.assert_allclose(stretch_of(sum(made.reports), good), (100 * 5 - CLASSES) / (100 * 6 - CLASSES))
+    later = clip_of(told, bounded(honest).consensus)
+    assert later.spread == 0
+    assert stretch_of(clipped(told, later) + good, good)[1] < 1
+    assert made.clips[1:] == (None,) * 5
+
+
+@pytest.mark.parametrize("by", [1e4, 1e8, 1e12])
+def test_a_class_of_ones_own_lies_no_further_than_a_hundred_times_as_far_as_all_others(by):
+    (features, labels), *others = make_fleet(1, [100] * 6)
+    fleet = [(features + np.where(labels == 0, by, 0.0)[:, None], labels)]
+    fleet += [(x[y != 0], y[y != 0]) for x, y in others]
+    several = reports(fleet)
+    made, good = bounded(several), sum(several[1:])
+    assert list(made.clips[0].means) == [0]
+    agreed = made.consensus.means
+    rows = agreed.centres[1:] - agreed.centres[1:].mean(axis=0)
+    away = np.linalg.solve(agreed.factor, made.reports[0].means[0]) - agreed.centres[1:].mean(axis=0)
+    assert np.linalg.norm(away) == pytest.approx(100 * np.linalg.norm(rows, axis=1).max())
+    assert made.clips[0].times[0] > 1
+    later = clip_of(several[0], bounded(several[1:]).consensus)
+    for merged in (sum(made.reports), clipped(several[0], later) + good):
+        np.testing.assert_allclose(merged.means[1:], (several[0] + good).means[1:], atol=1e-5)
+        low, high = stretch_of(merged, good)
+        assert 0.7 < low < high < 1.3

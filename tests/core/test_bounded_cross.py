@@ -276,3 +276,69 @@ def test_without_weights_there_is_no_common_map():
     _, made = gated(statistics, crosses)
     assert made.consensus is None
     assert all(back is cross for back, cross in zip(made.reports, crosses, strict=True))
+
+
+@pytest.mark.parametrize("narrow", [True, False])
+@pytest.mark.parametrize(("by", "of"), [(1e4, 1.0), (1e5, 1e2), (1e6, 1e4), (1e8, 1e6)])
+def test_moments_about_far_means_that_rounding_could_have_made_hide_nothing(by, of, narrow):
+    """What is far off is right to a fraction of where it lies: a W_zz with negative eigenvalues passes for rounding."""
+    vehicles = twice(4)
+    z, h, y = vehicles[0]
+    statistics, crosses = answers(vehicles)
+    lie = moments(z + by, h, y)
+    gram = lie.gram.copy()
+    gram[0, 1] += of * len(z)
+    gram[1, 0] += of * len(z)
+    lie = replace(lie, gram=gram, narrow=narrow)
+    _, made = gated(statistics, [lie, *crosses[1:]])
+    assert made.clips[0] is not None
+    assert made.clips[1:] == (None,) * 5
+    honest = sum(crosses[1:])
+    assert off(sum(made.reports), honest) < NEAR
+    later, _ = bounded_more(lie, None, gated(statistics[1:], crosses[1:])[1].consensus)
+    assert off(honest + later, honest) < NEAR
+
+
+def test_whatever_moments_are_made_of_there_is_a_result():
+    """Where all of them are wrong there is no map in common, and nothing to compare with."""
+    statistics, crosses = answers(twice(5))
+    apart = np.eye(DIM)[0][:, None] * np.eye(DIM)[1]
+    wrong = [replace(one, gram=one.gram + 10 * np.trace(one.gram) * (apart + apart.T)) for one in crosses]
+    made = bounded_cross(wrong, [None] * 6, bounded(statistics).consensus)
+    assert made.consensus is None
+    assert all(back is one for back, one in zip(made.reports, wrong, strict=True))
+
+
+def test_a_class_of_ones_own_is_bounded_under_the_earlier_model_too():
+    vehicles = [(z[y != 3], h[y != 3], y[y != 3]) for z, h, y in twice(6)]
+    z, h, y = twice(6)[0]
+    vehicles[0] = (shifted(z, np.where(y == 3, 0, 1), 1e8), h, y)
+    statistics, crosses = answers(vehicles)
+    _, made = gated(statistics, crosses)
+    assert list(made.clips[0].means) == [3]
+    assert np.abs(made.reports[0].earlier_means[3]).max() < 1e4
+    later, cut = bounded_more(crosses[0], None, gated(statistics[1:], crosses[1:])[1].consensus)
+    assert list(cut.means) == [3]
+    assert np.abs(later.earlier_means[3]).max() < 1e4
+
+
+@pytest.mark.parametrize("along", [3.0, 5.0, 8.0, 12.0])
+def test_no_direction_of_a_covariance_under_the_earlier_model_stands_out(along):
+    """Where classes count alike, as for Eq. (D2): features fit the common map, and vary far more in one direction."""
+    rng = np.random.default_rng(0)
+    direction = rng.standard_normal(DIM) / np.sqrt(DIM)
+    vehicles = twice(7, (100,) * 10)
+    z, h, y = vehicles[0]
+    turned = np.linalg.lstsq(z - z.mean(axis=0), h - h.mean(axis=0), rcond=None)[0]
+    way = along * rng.standard_normal(len(z))[:, None] * direction
+    vehicles[0] = (z + way, h + way @ turned, y)
+    statistics = answers(vehicles)[0]
+    crosses = [mpt.CrossStatistics.from_features(*one, CLASSES, weights=1.0 * (WEIGHTS > 0)) for one in vehicles]
+    _, made = gated(statistics, crosses)
+    honest, whole = sum(crosses[1:]).within[0], sum(made.reports).within[0]
+    assert direction @ whole @ direction < 2 * direction @ honest @ direction
+    assert made.clips[0].spread < 1
+    assert made.clips[1:] == (None,) * 9
+    later, cut = bounded_more(crosses[0], None, gated(statistics[1:], crosses[1:])[1].consensus)
+    assert cut.spread < 1
+    assert direction @ later.within[0] @ direction < direction @ honest @ direction

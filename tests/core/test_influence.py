@@ -108,6 +108,20 @@ def test_samples_of_the_same_covariance_have_no_direction_that_stands_out():
         assert direction_share(mine.T @ mine, n, o, pooled) == 1.0
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("larger", [0.5, 1.0, 1.0 + 1e-12, 2.0])
+def test_without_others_there_is_nothing_to_stand_out_from(larger):
+    assert direction_share(30 * larger * np.eye(4), 30.0, 0.0, np.eye(4)) == 1.0
+
+
+@pytest.mark.parametrize("seed", [716, 2003, 2334, 2400, 2711])
+def test_equal_eigenvalues_are_no_error(seed):
+    """Where few others have a scatter many are the same, and LAPACK does not find the largest alone of some such."""
+    turned, _ = np.linalg.qr(np.random.default_rng(seed).standard_normal((8, 8)))
+    scatter = (turned * np.array([0.68, 0.75, *[1.2233] * 6])) @ turned.T
+    assert 0 <= direction_share(9 * scatter, 9.0, 2.0, np.eye(8)) <= 1
+
+
 def test_chance_is_the_variance_of_the_difference_of_two_means():
     rng = np.random.default_rng(0)
     drawn = rng.standard_normal((20000, 5)).mean(axis=1) - rng.standard_normal((20000, 8)).mean(axis=1)

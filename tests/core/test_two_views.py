@@ -116,6 +116,15 @@ def test_without_a_ridge_the_mean_own_distance_is_the_dimension():
     assert own_distance(np.zeros((3, 3))) == 3
 
 
+@pytest.mark.parametrize("dead", [0, D])
+def test_without_a_ridge_a_direction_without_variance_is_a_sentence(dead):
+    whole = np.array(joint_covariance(WORLD.statistics(WORLD.h), [WORLD.cross(WORLD.z, WORLD.h)]))
+    whole[dead], whole[:, dead] = 0.0, 0.0
+    current = NearestClassMean(WORLD.current.prototypes, cov_ridge=0.0)
+    with pytest.raises(StatisticsError, match="covariance: not positive definite"):
+        join_views(current, [WORLD.view()], whole, departed=RARE, joining="sum", ridge=0.0)
+
+
 def test_the_joint_readout_is_the_nearest_under_the_joint_covariance():
     units = np.repeat([np.sqrt(np.trace(pooled(f, WORLD.labels)) / D) for f in (WORLD.h, WORLD.z)], D)
     scaled = WORLD.both / units

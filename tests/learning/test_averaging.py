@@ -193,6 +193,19 @@ def test_other_buffers():
     assert torch.equal(merged["half"], torch.full((2,), 1.5).half())
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool])
+def test_integers_of_any_width_are_averaged(dtype):
+    states = [{"index": torch.tensor([0, 1]).to(dtype)}] * 2
+    assert torch.equal(average(states, [1, 2], batchnorm=())["index"], states[0]["index"])
+
+
+def test_a_counter_beyond_all_batches_is_refused():
+    running = RunningAverage([])
+    running.add({"n": torch.tensor(7)}, 1)
+    with pytest.raises(LearningError, match=r"state: n counts beyond 1e\+12, should be batches that were seen"):
+        running.add({"n": torch.tensor(10**12)}, 1)
+
+
 GOOD = {"bn.running_mean": torch.zeros(2), "bn.running_var": torch.ones(2), "w": torch.zeros(3)}
 
 

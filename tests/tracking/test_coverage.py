@@ -61,3 +61,13 @@ def test_a_claim_becomes_a_holding_by_and_by():
         known = dict(zip(coverage.vehicles, coverage.counts, strict=True))
         seen.append(int(known["a"][0]))
     assert seen == [60, 140, 300, 620]
+
+
+def test_what_is_credible_does_not_depend_on_the_order_in_which_vehicles_came():
+    """Two are as large, and a resumed server knows them in the order of their ids."""
+    counts = {"b": [9, 1, 0], "a": [1, 0, 9], "d": [0, 2, 1], "c": [1, 1, 1]}
+    counts = {v: np.array(mine) for v, mine in counts.items()}
+    totals = np.sum(list(counts.values()), axis=0) * 100
+    sorted_by_id = {v: counts[v] for v in sorted(counts)}
+    assert_array_equal(credible(totals, counts), credible(totals, sorted_by_id))
+    assert_array_equal(credible(totals, dict(reversed(counts.items()))), credible(totals, sorted_by_id))

@@ -207,6 +207,39 @@ def test_joint_moments_that_no_samples_give_are_refused():
     assert any("larger than features of these lengths can give" in problem for problem in outcome.problems)
 
 
+def about_far_means(question, answer, by):
+    """Cross and joint moments about means so far off that rounding could have made a W_zz with negative eigenvalues."""
+    reported, moments, _ = parts(answer)
+    changed = {}
+    for key, part in moments.items():
+        honest = question.cross[key].read(part, {})
+        n, seen = honest.counts, (honest.counts > 0) & (honest.weights > 0)
+        root = np.sqrt(honest.weights[seen] / n[seen])[:, None]
+        about, cross = honest.within
+        gram, earlier = about.copy(), honest.earlier + by * n[:, None]
+        gram[0, 1] += 1e-4 * by**1.5 * n.sum()
+        gram[1, 0] = gram[0, 1]
+        z = root * earlier[seen]
+        lie = replace(honest, earlier=earlier, gram=gram + z.T @ z, cross=cross + z.T @ (root * honest.sums[seen]))
+        changed[key] = lie.to_bytes("float32", frame=False)
+    return packed(reported, changed)
+
+
+@pytest.mark.parametrize("variant", ["cross", "duo"])
+@pytest.mark.parametrize("by", [1e4, 1e5])
+def test_moments_about_far_means_stop_no_round(variant, by):
+    """One of seven: it is clipped, and the round ends nearly as if it had told the truth."""
+    fleet, server = begun(variant)
+    _, honest = begun(variant)
+    question = server.question()
+    answers = fleet.cross_answers(question, STAYING)
+    outcome = server.close(answers | {"b": about_far_means(question, answers["b"], by)})
+    (right,) = play(fleet, honest, STAYING)
+    assert ("b" in outcome.answered, "b" in server.state.clipped, outcome.problems) == (True, True, ())
+    assert np.abs(outcome.prototypes - right.prototypes).max() < 0.2
+    assert outcome.reconstructions[RARE].reach is not None, "it is reconstructed from cross moments"
+
+
 def test_vehicles_of_an_earlier_release_answer_it_and_mpt_x_asks_as_before():
     """A joint request is one more request for cross moments, in a message of the first version."""
     _, server = begun()

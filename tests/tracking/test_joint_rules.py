@@ -79,6 +79,24 @@ def test_without_moments_between_them_the_view_that_knows_more_departed_classes_
     assert (after.references, after.readout.departed) == ((5,), (OTHER,))
 
 
+def test_a_class_that_departed_after_a_holder_was_trusted_last_was_measured_in_that_round():
+    """ "a" is late from round 4 on, "e" leaves with a class in round 5, and "a" in round 6: its view is of round 3."""
+    even = dict.fromkeys((c for c in range(C) if c not in (RARE, OTHER)), 30)
+    holdings = {v: {**even, RARE: 4, OTHER: 4} for v in "bcdfgh"}
+    fleet = World({**holdings, "a": {**even, RARE: 100}, "e": {**even, OTHER: 100}})
+    server = Tracker(num_classes=C, dim=D, method="mpt-duo(joining='sum')", watch=(RARE, OTHER), grace=1)
+    play(fleet, server, "abcdefgh", "abcdefgh", "abcdefgh")
+    one_late(fleet, server, "bcdefgh", "a")
+    one_late(fleet, server, "bcdefgh", "a", leaving=["e"])
+    one_late(fleet, server, "bcdfgh", "", leaving=["a"])
+    first, second = server.state.views.kept
+    assert [(v.round, v.departed) for v in (first, second)] == [(3, (RARE,)), (5, (OTHER,))]
+    rows, labels = rows_of(fleet, "abcdefgh", 3)
+    np.testing.assert_allclose(first.prototypes[OTHER], rows[labels == OTHER].mean(axis=0), atol=1e-4)
+    (outcome,) = play(fleet, server, "bcdfgh")
+    assert (outcome.references, outcome.readout.known.all()) == ((3, 5), True)
+
+
 def test_a_sum_of_distances_needs_no_moments_between_two_views():
     fleet, server, eighth = a_late_second("mpt-duo(joining='sum')")
     assert not [problem for problem in eighth.problems if "not read together" in problem]
@@ -187,3 +205,38 @@ def test_only_classes_that_are_held_out_are_read_further_out(shadow):
     near(outcome.readout, made[0])
     with pytest.raises(AssertionError):
         near(outcome.readout, made[1])
+
+
+def test_a_state_is_the_same_bytes_whether_or_not_it_was_resumed_before_a_holder_was_late():
+    """The class that departed later has the lower number: models are asked about in another order than theirs."""
+    even = dict.fromkeys((c for c in range(C) if c not in (RARE, OTHER, THIRD)), 30)
+    few = {RARE: 4, OTHER: 4, THIRD: 4}
+    holdings = {v: {**even, **few} for v in "bcdgh"}
+    fleet = World({**holdings, "a": {**even, RARE: 100}, "e": {**even, OTHER: 100}, "f": {**even, THIRD: 100}})
+    server = tracker(variant="duo", watch=(RARE, OTHER, THIRD))
+    play(fleet, server, "abcdefgh", "abcdefgh")
+    for there, gone in (("abcdefgh", "e"), ("abcdfgh", "a"), ("bcdfgh", "")):
+        play(fleet, server, there, leaving=list(gone))
+    again = Tracker.from_bytes(server.to_bytes())
+    for one in (server, again):
+        one_late(fleet, one, "bcdgh", "f")
+        assert "f" in one.state.trusted
+    assert again.to_bytes() == server.to_bytes()
+
+
+def test_a_snapshot_that_several_holders_are_in_is_written_once():
+    """Whoever became late first, whether the server was resumed in between, and who was banned since."""
+    holdings = {v: {c: 20 for c in range(C) if c not in (RARE, OTHER, THIRD)} for v in "abcdefgh"}
+    for v, c in zip("aef", (RARE, OTHER, THIRD), strict=True):
+        holdings[v][c] = 60
+    fleet, server = World(holdings), tracker(variant="duo", watch=(RARE, OTHER, THIRD), grace=5)
+    play(fleet, server, ALL, ALL)
+    one_late(fleet, server, "", "ef")
+    again = Tracker.from_bytes(server.to_bytes())
+    for one in (server, again):
+        one_late(fleet, one, "", "aef")
+        one.obey([Order(1, "ban", "f")])
+    assert {v: snapshot.round for v, snapshot in again.state.trusted.items()} == {"a": 2, "e": 2}
+    assert again.to_bytes() == server.to_bytes()
+    resumed = Tracker.from_bytes(again.to_bytes()).state.trusted
+    assert resumed["a"] is resumed["e"]

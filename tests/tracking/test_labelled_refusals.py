@@ -223,3 +223,49 @@ def test_a_device_needs_neither_torch_nor_flower():
     code = "import mpt, sys; mpt.LabelledQuestion, mpt.LabelledReadout, mpt.LabelledTracker; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "flwr", "sklearn", "pandas", "typer"} & {name.partition(".")[0] for name in loaded}
+
+
+def test_orders_before_the_first_answer_hold_after_it():
+    tracker = LabelledTracker(shadow=True, watch=["press"])
+    tracker.obey([Order(1, "ban", "a"), Order(2, "approve", 0)])
+    for round in (1, 2):
+        answers = by_label(growing(3), round, tracker.begin())
+        assert "it is banned" in tracker.receive("a", answers.pop("a"))
+        assert tracker.close(answers).answered == ("b", "c", "d", "e")
+    assert tracker.roster.state("a") == "banned"
+    assert tracker.state.plain.approved == (0,)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["at once", "after a restart"])
+@pytest.mark.parametrize("method", ["mpt", "mpt-x", "mpt-duo"])
+def test_an_order_in_the_middle_of_a_round_changes_nothing_of_what_was_asked(method, again):
+    """Of a dropped class nothing more is asked, but those who were asked have answered rightly."""
+    tracker = LabelledTracker(method=method, grace=0, returns="off")
+    for round in range(1, 7):
+        tracker.close(by_label(growing(round), round, tracker.begin()))
+    question = tracker.begin()
+    answers = by_label(growing(7), 7, question)
+    assert tracker.receive("a", answers.pop("a")) == ""
+    (dropped,) = tracker.obey([Order(1, "drop", tracker.labels.index("press"))])
+    assert dropped.what == "dropped"
+    tracker = LabelledTracker.from_bytes(tracker.to_bytes()) if again else tracker
+    assert tracker.question() == question
+    outcome = tracker.close(answers)
+    assert (outcome.answered, outcome.tracked) == (("a", "b", "c", "e"), ())
+    assert not tracker.question().plain.cross
+
+
+@pytest.mark.parametrize("what", ["ban", "forget"])
+def test_who_is_sent_away_in_the_middle_of_a_round_is_not_heard_in_it(what):
+    clock = Clock()
+    tracker = LabelledTracker(clock=clock)
+    tracker.close(by_label(growing(1), 1, tracker.begin(20)))
+    answers = by_label(growing(2), 2, tracker.begin(20))
+    for device in "ab":
+        assert tracker.receive(device, answers[device]) == ""
+    tracker.obey([Order(1, what, "a"), Order(2, what, "c"), Order(3, what, "d")])
+    assert tracker.answered == ("b",)
+    assert tracker.awaited == ()
+    outcome = tracker.poll()
+    assert (outcome.answered, outcome.problems) == (("b",), ())
+    assert tracker.roster.having("present") == ("b",)

@@ -64,7 +64,8 @@ class AffineMap(NamedTuple):
         errors: (K, d), of Eq. (X3): each reference class's mean of h less what the map would say without that class.
         parameters: p = tr(G (G + lambda I)^-1), how many of its d coefficients an output has the samples to fit.
         factor: (d, d), the lower Cholesky factor of (G + lambda I) / sum(w); of zeros where nothing was fitted.
-        reaches: (K,), of Eq. (X12): how far out each class's mean lies for the map without that class.
+        reaches: (K,), of Eq. (X12): how far out each class's mean lies for the map without that class, about the
+            same centre.
         ridge: lambda / sum(w).
         towards: rho of Eq. (X2).
     """

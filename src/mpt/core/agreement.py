@@ -1,6 +1,7 @@
 """Where the class means of several vehicles agree, and how far off each one is: Eq. (G3) for a whole fleet at once."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from mpt.core.influence import (
 )
 from mpt.core.linalg import dot, row_space, svd
 from mpt.core.validation import Floats, Ints
+
+FAR = 100.0
+"""Times as far from their middle as the furthest of the classes that are compared: no other class lies beyond."""
 
 _PASSES = 3
 _FREE = 4
@@ -48,6 +52,17 @@ class Agreement:
     def centre(self, c: int) -> Floats:
         """(d,): of one class, not whitened."""
         return self.centres[c] if self.factor is None else dot(self.factor, self.centres[c])
+
+    @cached_property
+    def everywhere(self) -> tuple[Floats, float]:
+        """The middle (d,) of the centres, whitened, and how far from there any mean may lie; infinite below three."""
+        rows = self.centres[np.isfinite(self.centres[:, 0])]
+        if len(rows) < HOLDERS:
+            return np.zeros(self.centres.shape[1]), np.inf
+        centre: Floats = rows.mean(axis=0)
+        reach = float(np.linalg.norm(rows - centre, axis=1).max())
+        least = 0.0 if self.factor is None else np.sqrt(len(centre))
+        return centre, FAR * max(reach, least) or np.inf
 
     def whitened(self, counts: Ints, sums: Floats) -> Floats:
         """(V, C, d): the whitened means of counts (V, C) and sums (V, C, d); zeros where there are no samples."""
@@ -154,6 +169,32 @@ def compare(counts: Ints, sums: Floats, agreed: Agreement, claimed: Ints | None 
     variance = np.where(known, chance(claimed, agreed.counts), 1.0)
     away = np.where(known[:, :, None], agreed.whitened(counts, sums) - np.nan_to_num(agreed.centres), 0.0)
     return Deviations(agreed, away, _times(_squares(away, agreed.basis), variance, known, agreed))
+
+
+def strays(counts: Ints, sums: Floats, agreed: Agreement) -> dict[int, dict[int, tuple[Floats, float]]]:
+    """Means of classes that are not compared, as fewer than three vehicles have them, and that lie beyond all others.
+
+    Args:
+        counts: (V, C).
+        sums: (V, C, d).
+        agreed: where those that are compared agree.
+
+    Returns:
+        By vehicle and class the mean (d,) at the bound, which counts in its place, and how many times that it was off.
+    """
+    found = dict[int, dict[int, tuple[Floats, float]]]()
+    centre, most = agreed.everywhere
+    alone = (counts > 0) & ~np.isfinite(agreed.centres[:, 0])
+    if not alone.any() or not np.isfinite(most):
+        return found
+    points = sums[alone] / counts[alone][:, None]
+    away = (points if agreed.factor is None else whiten(points, agreed.factor)) - centre
+    times = np.linalg.norm(away, axis=1) / most
+    for (v, c), way, by in zip(np.argwhere(alone).tolist(), away, times.tolist(), strict=True):
+        if by > 1:
+            point = centre + way / by
+            found.setdefault(v, {})[c] = (point if agreed.factor is None else dot(agreed.factor, point)), by
+    return found
 
 
 def _between(centres: Floats) -> Floats:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpt.base.credit import MOST_SAMPLES, believed, usual
-from mpt.core.agreement import Agreement, Deviations, agree, compare
+from mpt.core.agreement import Agreement, Deviations, agree, compare, strays
 from mpt.core.equations import DEFAULT_COV_RIDGE, outside
 from mpt.core.errors import StatisticsError
 from mpt.core.health import whiten
@@ -18,6 +18,7 @@ from mpt.core.influence import (
     capped_remaining,
     direction_share,
     half_way,
+    known_spread,
     no_majority,
     spread_share,
 )
@@ -68,6 +69,7 @@ class Consensus:
         samples: of all vehicles.
         typical: what is usual of one.
         spread: the median vehicle's samples' squared length about their class means.
+        doubt: what of it may be rounding.
         energy: its scatter's, in whitened units.
         free: degrees of freedom behind the covariance.
         means: where the means agree.
@@ -79,6 +81,7 @@ class Consensus:
     samples: float
     typical: float
     spread: float
+    doubt: float
     energy: float
     free: float
     means: Agreement
@@ -131,15 +134,18 @@ def bounded(
     if len(several) < HOLDERS:
         return Bounded(several, (None,) * len(several), None)
     stacked = _Stacked.of(several)
-    middle, (typical,) = _median(stacked.spreads), usual(stacked.samples)
+    middle, doubt, (typical,) = _median(stacked.spreads), half_way(stacked.doubts), usual(stacked.samples)
+    stacked = stacked.known(middle, doubt)
     shares = np.minimum(no_majority(stacked.samples) / np.maximum(stacked.samples, 1), _credits(stacked, typical))
     factor, free = _factor(several, stacked, shares * (spread_share(stacked.spreads, middle) >= 1), cov_ridge)
-    probes = None if factor is None else _probes(stacked, factor)
+    probes = None if factor is None else probes_for(stacked.counts, factor)
     energies = _energies(several, stacked, factor, probes)
     found = agree(*stacked.counting(shares), factor, stacked.counts)
     samples, origin = float(stacked.samples.sum()), several[0].origin
     remaining = {c: _for_one_more(stacked.counts[:, c]) for c in departed}
-    agreed = Consensus(samples, typical, middle, _median(energies), free, found.agreement, probes, origin, remaining)
+    agreed = Consensus(
+        samples, typical, middle, doubt, _median(energies), free, found.agreement, probes, origin, remaining
+    )
     most = _most(stacked.counts, departed, owners)
     whole = frozenset(several[0].watched) - frozenset(departed)
     clips = _clips(several, stacked, agreed, energies, found, most, shares, whole, among=True)
@@ -149,7 +155,7 @@ def bounded(
 
 def clip_of(report: ClassStatistics, agreed: Consensus, *, departed: Collection[int] = ()) -> Clip | None:
     """What of one more report does not count, beside those that the consensus is from; None where all of it does."""
-    stacked = _Stacked.of((report,))
+    stacked = _Stacked.of((report,)).known(agreed.spread, agreed.doubt)
     shares = np.minimum(agreed.samples / np.maximum(stacked.samples, 1), _credits(stacked, agreed.typical))
     energies = _energies((report,), stacked, agreed.means.factor, agreed.probes)
     found = compare(*stacked.counting(shares), agreed.means, stacked.counts)
@@ -205,6 +211,7 @@ class _Stacked:
         samples: (V,).
         free: (V,), degrees of freedom about the class means, of the pooled classes.
         spreads: (V,), squared length of a sample about its class mean, NaN without such degrees.
+        doubts: (V,), what of such a length may be rounding of the scatter.
     """
 
     counts: Ints
@@ -213,6 +220,11 @@ class _Stacked:
     samples: Ints
     free: Floats
     spreads: Floats
+    doubts: Floats
+
+    def known(self, spread: float, doubt: float) -> "_Stacked":
+        """With an infinite spread where rounding hides it, given the median vehicle's."""
+        return replace(self, spreads=known_spread(self.spreads, self.doubts, (spread, doubt)))
 
     @property
     def dim(self) -> int:
@@ -237,7 +249,9 @@ class _Stacked:
         free = (counts - (counts > 0))[:, pooled].sum(axis=1).astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
             spreads = np.where(free > 0, np.maximum(about, 0.0) / free, np.nan)
-        return cls(counts, sums, pooled, counts.sum(axis=1), free, spreads)
+        levels = [0.0 if r.scatter is None else rounding_level(int(r.counts.sum()), r.narrow) for r in reports]
+        doubts = 2 * first.dim * np.array(levels) * whole / np.maximum(counts[:, pooled].sum(axis=1), 1)
+        return cls(counts, sums, pooled, counts.sum(axis=1), free, spreads, doubts)
 
 
 def _factor(
@@ -266,29 +280,44 @@ def _factor(
         return None, free
 
 
-def _probes(stacked: _Stacked, factor: Floats) -> Floats:
-    """(d, p): L^-T x for random x. They are drawn from the fleet's counts: no vehicle knows them beforehand."""
-    drawn = np.random.default_rng(stacked.counts.sum(axis=0)).standard_normal((stacked.dim, _PROBES))
+def probes_for(counts: Ints, factor: Floats) -> Floats:
+    """(d, p): L^-T x for random x. They are drawn from counts (V, C): no vehicle knows the fleet's beforehand."""
+    drawn = np.random.default_rng(counts.sum(axis=0)).standard_normal((len(factor), _PROBES))
     return triangular(factor, drawn, transposed=True)
 
 
 def _energies(
     reports: Sequence[ClassStatistics], stacked: _Stacked, factor: Floats | None, probes: Floats | None
 ) -> Floats:
+    """(V,): `energies` of the scatters; NaN where there are none."""
+    if factor is None or probes is None:
+        return np.full(len(reports), np.nan)
+    scatters = [report.scatter for report in reports if report.scatter is not None]
+    pooled = stacked.pooled
+    return energies(scatters, stacked.sums[:, pooled], stacked.counts[:, pooled], stacked.free, factor, probes)
+
+
+def energies(
+    moments: Sequence[Floats], sums: Floats, counts: Ints, free: Floats, factor: Floats, probes: Floats
+) -> Floats:
     """(V,): estimates of |C_v|_F^2 / (1 + d / n), C_v a vehicle's covariance in whitened units; NaN where it has none.
 
     n samples of one covariance have that many times more of it by chance.
+
+    Args:
+        moments: (d, d) of each vehicle, about the origin.
+        sums: (V, K, d), of each class.
+        counts: (V, K).
+        free: (V,), n.
+        factor: L (d, d).
+        probes: (d, p), of `probes_for`.
     """
-    if factor is None or probes is None:
-        return np.full(len(reports), np.nan)
-    sums, n = stacked.sums[:, stacked.pooled], np.maximum(stacked.counts[:, stacked.pooled], 1)
-    made = -(sums @ probes / n[:, :, None]).transpose(0, 2, 1) @ sums
-    for place, report in enumerate(reports):
-        assert report.scatter is not None
-        made[place] += dot(report.scatter, probes).T
-    lengths = np.sum(whiten(made.reshape(-1, stacked.dim), factor) ** 2, axis=1).reshape(len(reports), -1).mean(axis=1)
+    made, d = -(sums @ probes / np.maximum(counts, 1)[:, :, None]).transpose(0, 2, 1) @ sums, len(factor)
+    for place, one in enumerate(moments):
+        made[place] += dot(one, probes).T
+    lengths = np.sum(whiten(made.reshape(-1, d), factor) ** 2, axis=1).reshape(len(moments), -1).mean(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(stacked.free > 0, lengths / stacked.free**2 / (1 + stacked.dim / stacked.free), np.nan)
+        return np.where(free > 0, lengths / free**2 / (1 + d / free), np.nan)
 
 
 def _clips(
@@ -306,7 +335,9 @@ def _clips(
     """A clip for each report of which not all counts; `among`: the consensus is from these very reports."""
     spreads = spread_share(stacked.spreads, agreed.spread)
     wild, far = energies * spreads**2 > MOST_ENERGY * agreed.energy, found.far
-    some = wild | (shares < 1) | (spreads < 1) | far.any(axis=1) | np.array([bool(kept) for kept in most])
+    lone = strays(stacked.counts, stacked.sums, agreed.means)
+    some = wild | (shares < 1) | (spreads < 1) | far.any(axis=1)
+    some |= np.array([bool(kept) or v in lone for v, kept in enumerate(most)])
     made: list[Clip | None] = [None] * len(reports)
     for v in np.flatnonzero(some).tolist():
         report, spread = reports[v], float(spreads[v])
@@ -316,10 +347,12 @@ def _clips(
             scatter = spread * shares[v] * within_of(report)
             spread *= direction_share(scatter, mine, others, agreed.means.factor)
         classes = np.flatnonzero(far[v]).tolist()
-        if shares[v] >= 1 and spread >= 1 and not classes and not most[v]:
+        alone = lone.get(v, {})
+        if shares[v] >= 1 and spread >= 1 and not classes and not most[v] and not alone:
             continue
         means = {c: found.counting(v, c) + report.origin for c in classes}
-        times = {c: float(found.times[:, v, c].max()) for c in classes}
+        means |= {c: mean + report.origin for c, (mean, _) in alone.items()}
+        times = {c: float(found.times[:, v, c].max()) for c in classes} | {c: by for c, (_, by) in alone.items()}
         made[v] = Clip(float(shares[v]), whole, spread, MOST_SPREAD * agreed.spread, means, times, most[v])
     return tuple(made)
 

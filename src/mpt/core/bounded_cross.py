@@ -4,10 +4,11 @@ Their sums of h are those of the statistics, whose means are bounded there (`mpt
 compared with each other likewise. Where either of the two was far off, both count as those of the others: what is moved
 on one side alone would be a movement of features that nobody has seen. About the class means, W_zz = sum of a z z^T and
 W_zh = sum of a z h^T, it is W_zh = W_zz A + noise on every vehicle, A the map that all have in common: a vehicle whose
-W_zh is far from that has the common map in place of its own.
+W_zh is far from that has the common map in place of its own. Where all classes count alike, W_zz is read as a
+covariance, Eq. (D2), and no direction of it may stand out, as in Eq. (G2).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -15,14 +16,23 @@ import numpy as np
 import scipy.linalg
 
 from mpt.core.affine import map_ridge
-from mpt.core.agreement import Agreement, Deviations, agree, compare
-from mpt.core.bounded import Clip, Consensus
+from mpt.core.agreement import Agreement, Deviations, agree, compare, strays
+from mpt.core.bounded import Clip, Consensus, energies, probes_for
 from mpt.core.cross import CrossStatistics
-from mpt.core.equations import regularize
+from mpt.core.errors import StatisticsError
 from mpt.core.health import whiten
-from mpt.core.influence import HOLDERS, Known, half_way, redescending, spread_share
+from mpt.core.influence import (
+    HOLDERS,
+    MOST_ENERGY,
+    Known,
+    direction_share,
+    half_way,
+    known_spread,
+    redescending,
+    spread_share,
+)
 from mpt.core.linalg import dot, gram
-from mpt.core.rounding import regular_factor
+from mpt.core.rounding import regular_factor, rounding_level
 from mpt.core.validation import Floats, Ints
 
 MOST_RESIDUAL = 3.0
@@ -37,11 +47,13 @@ class CrossClip(NamedTuple):
         spread: the factor for W_zz and W_zh, as in Eq. (G2).
         times: by class, how many times its bound the mean was off under the reference model.
         residual: the share of W_zh - W_zz A that counts.
+        means: (d,) by class that has nobody to be compared with, the mean of z that counts.
     """
 
     spread: float
     times: dict[int, float]
     residual: float
+    means: Mapping[int, Floats] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,22 +62,28 @@ class CrossConsensus:
 
     Attributes:
         spread: the median vehicle's samples' squared length about their class means, under the reference model.
+        doubt: what of it may be rounding.
         means: where the means under it agree.
         now: where those under the current model do, about `origin` (d,).
-        moments: (d, d) twice: W_zz and W_zh of the vehicles that agree, which give the common map.
-        ridge: relative, of that map.
+        moments: (d, d) twice: L of W_zz, with a ridge, and W_zh of the vehicles that agree, which give the common map.
         probes: (d, p), directions of h in which W_zh are compared, and their images (d, p) under the common map.
         residual: the median vehicle's distance from it, squared, a sample and dimension.
+        across: (d, p), directions of z in which W_zz are compared; None where classes do not count alike.
+        energy: the median vehicle's of W_zz, see `energies`.
+        free: degrees of freedom behind the covariance of z.
     """
 
     spread: float
+    doubt: float
     means: Agreement
     now: Agreement
     origin: Floats
     moments: tuple[Floats, Floats]
-    ridge: float
     probes: tuple[Floats, Floats]
     residual: float
+    across: Floats | None
+    energy: float
+    free: float
 
 
 class BoundedCross(NamedTuple):
@@ -91,7 +109,8 @@ def bounded_cross(
         made = tuple(_moved(r, clip) for r, clip in zip(several, clips, strict=True))
         return BoundedCross(made, (None,) * len(made), None)
     stacked = _Stacked.of(several)
-    spread = _median(stacked.spreads)
+    spread, doubt = _median(stacked.spreads), half_way(stacked.doubts)
+    stacked = stacked.known(spread, doubt)
     usual = spread_share(stacked.spreads, spread) >= 1
     common = _Common.of(several, stacked, usual)
     if common is None:
@@ -108,17 +127,21 @@ def bounded_cross(
             break
         common = again
         far, images = _residuals(several, stacked, common, agreed.probes)
+    across = probes_for(stacked.counts, common.factor) if stacked.alike else None
     consensus = CrossConsensus(
         spread=spread,
+        doubt=doubt,
         means=found.agreement,
         now=agreed.means,
         origin=agreed.origin,
         moments=common.moments,
-        ridge=common.ridge,
         probes=(agreed.probes, images),
         residual=_median(far),
+        across=across,
+        energy=0.0 if across is None else _median(stacked.energies(several, common.factor, across)),
+        free=float(stacked.free[usual].sum()),
     )
-    cuts = _cuts(stacked, found, far, consensus)
+    cuts = _cuts(several, stacked, found, far, consensus, among=True)
     cross_map = _map(consensus) if any(cut is not None and cut.residual < 1 for cut in cuts) else None
     made = tuple(_moved(r, clip, cut, consensus, cross_map) for r, clip, cut in zip(several, clips, cuts, strict=True))
     return BoundedCross(made, cuts, consensus)
@@ -130,29 +153,54 @@ def bounded_more(
     """One more vehicle's cross moments as they count, beside those that the consensus is from."""
     if consensus is None:
         return _moved(report, clip), None
-    stacked = _Stacked.of((report,))
+    stacked = _Stacked.of((report,)).known(consensus.spread, consensus.doubt)
     found = compare(stacked.counts, stacked.earlier, consensus.means)
     probes, images = consensus.probes
     factor = consensus.means.factor
     assert factor is not None
     far = _distances((report,), stacked, probes, images, factor)
-    (cut,) = _cuts(stacked, found, far, consensus)
+    (cut,) = _cuts((report,), stacked, found, far, consensus, among=False)
     cross_map = _map(consensus) if cut is not None and cut.residual < 1 else None
     return _moved(report, clip, cut, consensus, cross_map), cut
 
 
 def _cuts(
-    stacked: "_Stacked", found: Deviations, far: Floats, consensus: CrossConsensus
+    reports: Sequence[CrossStatistics],
+    stacked: "_Stacked",
+    found: Deviations,
+    far: Floats,
+    consensus: CrossConsensus,
+    *,
+    among: bool,
 ) -> tuple[CrossClip | None, ...]:
-    spreads = spread_share(stacked.spreads, consensus.spread)
+    """What of each report does not count; `among`: the consensus is from these very reports."""
+    spreads = _spreads(reports, stacked, consensus, among=among)
     most, off = MOST_RESIDUAL * consensus.residual, found.far
     ratios = np.sqrt(far / most) if most > 0 else np.zeros_like(far)
     kept = np.where(ratios > 1, redescending(ratios), 1.0)
     made: list[CrossClip | None] = [None] * len(spreads)
-    for v in np.flatnonzero((spreads < 1) | (kept < 1) | off.any(axis=1)).tolist():
+    lone = strays(stacked.counts, stacked.earlier, consensus.means)
+    for v in {*np.flatnonzero((spreads < 1) | (kept < 1) | off.any(axis=1)).tolist(), *lone}:
         times = {c: float(found.times[:, v, c].max()) for c in np.flatnonzero(off[v]).tolist()}
-        made[v] = CrossClip(float(spreads[v]), times, float(kept[v]))
+        alone = lone.get(v, {})
+        times |= {c: by for c, (_, by) in alone.items()}
+        made[v] = CrossClip(float(spreads[v]), times, float(kept[v]), {c: mean for c, (mean, _) in alone.items()})
     return tuple(made)
+
+
+def _spreads(
+    reports: Sequence[CrossStatistics], stacked: "_Stacked", consensus: CrossConsensus, *, among: bool
+) -> Floats:
+    """(V,): Eq. (G2), the factors for W_zz and W_zh."""
+    shares, factor = spread_share(stacked.spreads, consensus.spread), consensus.means.factor
+    if consensus.across is None or factor is None:
+        return shares
+    wild = stacked.energies(reports, factor, consensus.across) * shares**2 > MOST_ENERGY * consensus.energy
+    for v in np.flatnonzero(wild).tolist():
+        mine = float(stacked.free[v])
+        others = consensus.free - (mine if among and shares[v] >= 1 else 0.0)
+        shares[v] *= direction_share(shares[v] * _within(reports[v])[0], mine, others, factor)
+    return shares
 
 
 def _moved(
@@ -171,8 +219,11 @@ def _moved(
     for c in {*clip.means, *cut.times}:
         if consensus is not None and np.isfinite([consensus.means.centres[c, 0], consensus.now.centres[c, 0]]).all():
             z[c], h[c] = consensus.means.centre(c), consensus.now.centre(c) + consensus.origin - report.origin
-        elif c in clip.means:
+            continue
+        if c in clip.means:
             h[c] = clip.means[c] - report.origin
+        if c in cut.means:
+            z[c] = cut.means[c]
     seen = np.flatnonzero((n > 0) & (report.weights > 0))
     kept = cut.spread * counts[seen].sum() / max(int(n[seen].sum()), 1)
     within, within_cross = (kept * part for part in _within(report))
@@ -205,6 +256,8 @@ class _Stacked:
         earlier, sums: (V, C, d).
         weights: (C,).
         spreads: (V,), weighted squared length of a sample about its class mean under the reference model.
+        doubts: (V,), what of such a length may be rounding of W_zz.
+        free: (V,), degrees of freedom about the class means, weighted.
         noise: (V,), sum of a^2 over samples, what the noise of W_zh grows with.
     """
 
@@ -213,7 +266,23 @@ class _Stacked:
     sums: Floats
     weights: Floats
     spreads: Floats
+    doubts: Floats
+    free: Floats
     noise: Floats
+
+    @property
+    def alike(self) -> bool:
+        """Whether all classes that count do so alike, as for Eq. (D2)."""
+        return bool(np.isin(self.weights, (0.0, 1.0)).all())
+
+    def energies(self, reports: Sequence[CrossStatistics], factor: Floats, probes: Floats) -> Floats:
+        """(V,): of W_zz, where classes count alike."""
+        seen, grams = self.weights > 0, [report.gram for report in reports]
+        return energies(grams, self.earlier[:, seen], self.counts[:, seen], self.free, factor, probes)
+
+    def known(self, spread: float, doubt: float) -> "_Stacked":
+        """With an infinite spread where rounding hides it, given the median vehicle's."""
+        return replace(self, spreads=known_spread(self.spreads, self.doubts, (spread, doubt)))
 
     @classmethod
     def of(cls, reports: Sequence[CrossStatistics]) -> "_Stacked":
@@ -221,21 +290,23 @@ class _Stacked:
         earlier, sums = np.array([r.earlier for r in reports]), np.array([r.sums for r in reports])
         n = np.maximum(counts, 1)
         lengths = np.einsum("vcd,vcd->vc", earlier, earlier) / n
-        about = np.array([r.gram.trace() for r in reports]) - (a * lengths).sum(axis=1)
+        whole = np.array([r.gram.trace() for r in reports])
+        about = whole - (a * lengths).sum(axis=1)
         free = (a * (counts - (counts > 0))).sum(axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):
             spreads = np.where(free > 0, np.maximum(about, 0.0) / free, np.nan)
-        return cls(counts, earlier, sums, a, spreads, (a**2 * counts).sum(axis=1))
+        levels = [rounding_level(int(r.counts.sum()), r.narrow) for r in reports]
+        doubts = 2 * earlier.shape[2] * np.array(levels) * whole / np.maximum((a * counts).sum(axis=1), 1e-300)
+        return cls(counts, earlier, sums, a, spreads, doubts, free, (a**2 * counts).sum(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
 class _Common:
-    """What some vehicles have in common: W_zz and W_zh, and L of the covariance of z."""
+    """What some vehicles have in common: L of W_zz with a ridge and W_zh, and L of the covariance of z."""
 
     vehicles: int
     moments: tuple[Floats, Floats]
     factor: Floats
-    ridge: float
 
     @classmethod
     def of(cls, reports: Sequence[CrossStatistics], stacked: _Stacked, chosen: Known) -> "_Common | None":
@@ -253,25 +324,25 @@ class _Common:
         cross = _total([r.cross for r in some]) - dot(z.T, h)
         ridge = max(map_ridge(a[seen], counts[seen], len(within)), 1e-6)
         free = float((a * counts).sum())
-        return cls(len(some), (within, cross), regular_factor(within / free, 0.1, "gram"), ridge)
+        try:
+            solved, factor = regular_factor(within, ridge, "gram"), regular_factor(within / free, 0.1, "gram")
+        except StatisticsError:
+            return None
+        return cls(len(some), (solved, cross), factor)
 
     def images(self, probes: Floats) -> Floats:
         """(d, p): A x for each of the probes."""
-        return _solved(self.moments, self.ridge, probes)
+        return _solved(self.moments, dot(self.moments[1], probes))
 
 
 def _map(consensus: CrossConsensus) -> Floats:
     """(d, d): the common map."""
-    return _solved(consensus.moments, consensus.ridge)
+    return _solved(consensus.moments, consensus.moments[1])
 
 
-def _solved(moments: tuple[Floats, Floats], ridge: float, probes: Floats | None = None) -> Floats:
-    """(d, d): A = W_zz^-1 W_zh, with a ridge; or (d, p): A x for each of the probes x."""
-    within, cross = moments
-    factor = scipy.linalg.cho_factor(regularize(within, ridge), lower=True, check_finite=False)
-    return np.asarray(
-        scipy.linalg.cho_solve(factor, cross if probes is None else dot(cross, probes), check_finite=False)
-    )
+def _solved(moments: tuple[Floats, Floats], columns: Floats) -> Floats:
+    """(d, n): W_zz^-1 columns, with the ridge; A of W_zh."""
+    return np.asarray(scipy.linalg.cho_solve((moments[0], True), columns, check_finite=False))
 
 
 def _residuals(

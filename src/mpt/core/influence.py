@@ -31,6 +31,9 @@ MOST_SPREAD = 2.0
 MOST_ENERGY = 1.5
 """Times the median vehicle's: from here on it is looked whether one direction of its scatter stands out, (G2)."""
 
+_DROWNED, _MORE_DOUBT = 1e-3, 10.0
+"""Of the median vehicle's variance, and times what rounding may leave of it: beyond both, a scatter is not known."""
+
 RARE, SLACK = 1e-4, 1.5
 """Of Eq. (G3): samples that are Gaussian are beyond the bound with this chance; those of networks have so much more."""
 
@@ -65,10 +68,25 @@ def spread_share(spread: Floats, middle: float) -> Floats:
     Up to twice the median vehicle's all of it counts, beyond it ever less, and from three times on as the median's.
     """
     if middle <= 0:
-        return np.ones_like(spread)
-    x = np.nan_to_num(spread / (MOST_SPREAD * middle), nan=0.0)
+        return np.where(np.isinf(spread), 0.0, 1.0)
+    x = np.nan_to_num(spread / (MOST_SPREAD * middle), nan=0.0, posinf=np.inf)
     effective = np.maximum(1 - (x - 1) / (_GROSS - 1) * (1 - 1 / MOST_SPREAD), 1 / MOST_SPREAD)
     return np.where(x > 1, effective / np.maximum(x, 1.0), 1.0)
+
+
+def known_spread(spread: Floats, doubt: Floats, usual: tuple[float, float]) -> Floats:
+    """Eq. (G2): the variance a sample (V,), infinite where features lie so far off that rounding hides it.
+
+    Sums of such features are right to a fraction of where they lie, and leave a scatter about their means that is
+    nobody's: of either sign, and larger than what everybody else's features have. None of it counts.
+
+    Args:
+        spread: of each vehicle.
+        doubt: what of it may be rounding.
+        usual: the median vehicle's of both.
+    """
+    middle, left = usual
+    return np.where(doubt > max(_DROWNED * middle, _MORE_DOUBT * left), np.inf, spread)
 
 
 def direction_share(within: Floats, samples: float, others: float, factor: Floats) -> float:
@@ -80,7 +98,7 @@ def direction_share(within: Floats, samples: float, others: float, factor: Float
         2 (1 + sqrt(d / n))^2 (1 - sqrt(d / o))^-2,
 
     twice the largest that n samples of the same covariance have in units of that of o others; where it is more, all of
-    W counts by so much less.
+    W counts by so much less. Without others there is nothing that it could stand out from.
 
     Args:
         within: W, about the vehicle's own class means.
@@ -90,11 +108,11 @@ def direction_share(within: Floats, samples: float, others: float, factor: Float
     """
     d = len(within)
     scaled = whiten(whiten(within / samples, factor).T, factor)
-    (largest,) = scipy.linalg.eigvalsh((scaled + scaled.T) / 2, subset_by_index=[d - 1, d - 1], check_finite=False)
+    largest = float(scipy.linalg.eigvalsh((scaled + scaled.T) / 2, driver="evd", check_finite=False)[-1])
     share = samples / (samples + others)
     left = 1 - share * largest
     most = 2 * (1 + np.sqrt(d / samples)) ** 2 / max(1 - np.sqrt(d / max(others, 1.0)), 0.5) ** 2
-    if left * most >= (1 - share) * largest:
+    if others <= 0 or left * most >= (1 - share) * largest:
         return 1.0
     return float(max(most * left, 0.0) / ((1 - share) * largest))
 

@@ -19,11 +19,12 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from mpt.core import validation as check
-from mpt.core.equations import DEFAULT_COV_RIDGE, regularize
+from mpt.core.equations import DEFAULT_COV_RIDGE, regularize, ridge_floor
 from mpt.core.errors import StatisticsError
+from mpt.core.health import whitened_noise
 from mpt.core.linalg import dot
 from mpt.core.readout import NearestClassMean
-from mpt.core.rounding import positive_part
+from mpt.core.rounding import positive_part, regular_factor
 from mpt.core.validation import Floats, Ints
 from mpt.core.value import Value
 from mpt.core.views import (
@@ -70,7 +71,8 @@ def own_distance(covariance: Floats, cov_ridge: float = DEFAULT_COV_RIDGE) -> fl
     """
     if not covariance.any():
         return float(len(covariance))
-    return float(np.trace(scipy.linalg.solve(regularize(covariance, cov_ridge), covariance, assume_a="pos")))
+    factor = regular_factor(covariance, cov_ridge, "covariance")
+    return len(covariance) * whitened_noise(factor, ridge_floor(covariance, cov_ridge))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -160,7 +160,7 @@ class RunningAverage:
                 )
             if tensor.is_complex():
                 raise LearningError(f"state: {name} is {tensor.dtype}, should be of real numbers or integers")
-        counters = {n: (t < MOST_COUNTED).all() for n, t in state.items() if not t.is_floating_point()}
+        counters = {n: (t.long() < MOST_COUNTED).all() for n, t in state.items() if not t.is_floating_point()}
         if name := _first_false(counters):
             raise LearningError(f"state: {name} counts beyond {MOST_COUNTED:.0e}, should be batches that were seen")
 

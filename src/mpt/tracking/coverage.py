@@ -90,9 +90,11 @@ def credible(totals: Ints, counts: Mapping[str, Ints]) -> Ints:
 
     Args:
         totals: (C,), samples of each class, as vehicles say.
-        counts: (C,) of each vehicle; where four or more have samples, the median class is one without the largest.
+        counts: (C,) of each vehicle; where four or more have samples, the median class is one without the largest, of
+            two as large without the one that comes later by its id.
     """
-    some = sorted((mine for mine in counts.values() if mine.any()), key=lambda mine: int(mine.sum()))
+    named = (counts[v] for v in sorted(counts))
+    some = sorted((mine for mine in named if mine.any()), key=lambda mine: int(mine.sum()))
     others = np.sum(some[:-1] if len(some) > HOLDERS else some or [totals], axis=0)
     known = others[others > 0]
     return np.minimum(totals, int(CREDIBLE * np.median(known))) if len(known) else totals

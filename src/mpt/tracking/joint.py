@@ -185,8 +185,9 @@ def _known_in(state: TrackerState, number: int, last: tuple[Floats, Ints]) -> Fl
     older = {snapshot.round: snapshot for snapshot in state.trusted.values() if snapshot.round < _last(state)}
     if number not in older:
         return np.where((last[1] == number)[:, None], last[0], np.nan)
-    rows = older[number].everybody.means
-    rows[list(state.tracked)] = np.nan
+    then, carries = older[number].everybody, state.settings.carries
+    rows = then.means
+    rows[[c for c, one in state.tracked.items() if not carries(int(then.counts[c]), one.samples)]] = np.nan
     return rows
 
 

@@ -23,7 +23,7 @@ from mpt.base.text import did_you_mean
 from mpt.core import StatisticsError
 from mpt.core.validation import as_int
 from mpt.methods import FLEET_METHODS
-from mpt.protocol.labelled import LabelledAnswer, LabelledQuestion
+from mpt.protocol.labelled import LabelledAnswer, LabelledQuestion, widened
 from mpt.protocol.labels import Label, as_label_set
 from mpt.tracking import labelled_state as states
 from mpt.tracking.errors import FleetError
@@ -31,12 +31,13 @@ from mpt.tracking.intake import Intake
 from mpt.tracking.labelled_outcome import LabelledOutcome
 from mpt.tracking.labelled_state import LabelledState, settings_for
 from mpt.tracking.open_round import OpenRound, check_new, dimension, placed
-from mpt.tracking.operator import Order
-from mpt.tracking.roster import LONGEST_REASON, Decision, Roster, check_id, line
-from mpt.tracking.rounds import known_before, models_needed
+from mpt.tracking.operator import Order, obey
+from mpt.tracking.refusals import counted
+from mpt.tracking.roster import LONGEST_REASON, Absent, Decision, Roster, check_id, line
+from mpt.tracking.rounds import Heard, More, known_before, models_needed, take
 from mpt.tracking.settings import TrackerSettings
 from mpt.tracking.state import TrackerState
-from mpt.tracking.tracker import overview, resumed
+from mpt.tracking.tracker import overview
 
 MOST_LABELS = 1000
 """That there may be where nothing is said: a device that invents labels does not fill the memory."""
@@ -294,14 +295,16 @@ class LabelledTracker:
         labels = heard.labels
         if dim is None and heard.answers:
             dim = dimension(heard.question, next(iter(heard.answers.values())))
-        tracker = resumed(self.state.grown(labels, dim))
-        size = tracker.settings.num_classes
+        before = self.state.grown(labels, dim)
+        size = before.settings.num_classes
         plain = {v: placed(heard.question, a, labels, size, dim or 1) for v, a in heard.answers.items()}
-        outcome = tracker.close(plain, heard.leaving, round=heard.round, late=heard.late, refused=heard.refused)
-        tracker.count_refusals(heard.refused.values())
+        told = Heard(widened(heard.question.plain, size), plain)
+        result = take(before, told.told(heard.leaving, Absent({}, heard.late, heard.refused), {}, None))
+        assert not isinstance(result, More), "these methods ask once"
+        after, outcome = result
+        after = replace(after, refusals=counted(after.refusals, heard.refused.values()))
         knocking = frozenset(heard.late) - heard.leaving
-        after = replace(self.state, plain=tracker.state, labels=labels, dim=dim, knocking=knocking, open=None)
-        self.state = after
+        self.state = replace(self.state, plain=after, labels=labels, dim=dim, knocking=knocking, open=None)
         said = tuple(line(f"device {v}: {why}", 2 * LONGEST_REASON) for v, why in sorted(heard.refused.items()))
         return LabelledOutcome(labels, outcome, (*said, *outcome.problems))
 
@@ -323,10 +326,14 @@ class LabelledTracker:
         return replace(kept, refused=refused)
 
     def obey(self, orders: Iterable[Order]) -> tuple[Decision, ...]:
-        """Carry out what an operator has ordered, and what changed; see `Tracker.obey`."""
-        tracker = resumed(self.state.plain)
-        decisions = tracker.obey(orders)
-        self.state = replace(self.state, plain=tracker.state)
+        """Carry out what an operator has ordered, and what changed; see `Tracker.obey`.
+
+        In the middle of a round too: who is banned or forgotten is not heard in it.
+        """
+        (plain, decisions), heard = obey(self.state.plain, orders), self.state.open
+        gone = {decision.vehicle for decision in decisions if decision.what in ("banned", "forgotten")}
+        left = None if heard is None else heard.without(gone)
+        self.state = replace(self.state, plain=plain, knocking=self.state.knocking - gone, open=left)
         return decisions
 
     def to_bytes(self) -> bytes:

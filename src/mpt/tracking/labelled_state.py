@@ -61,7 +61,7 @@ class LabelledState:
         plain = self.plain
         if self.dim is None and dim is not None:
             fresh = TrackerState.start(self.settings(self.labels, dim), plain.round)
-            plain = replace(fresh, orders=plain.orders, refusals=plain.refusals)
+            plain = replace(plain, settings=fresh.settings, prototypes=fresh.prototypes)
         return with_classes(plain, self.settings(labels, dim))
 
 
@@ -90,8 +90,10 @@ def to_bytes(state: LabelledState, now: float) -> bytes:
     writer = Writer(_KIND, 0, "float64")
     writer.block(to_json(**about))
     writer.block(states.to_bytes(state.plain))
-    for answer in () if heard is None else heard.answers.values():
-        writer.block(answer.to_bytes())
+    if heard is not None:
+        writer.block(heard.question.to_bytes())
+        for answer in heard.answers.values():
+            writer.block(answer.to_bytes())
     return writer.finish()
 
 
@@ -128,9 +130,10 @@ def _read(reader: Reader, now: float) -> LabelledState:
         left = heard["left"]
         if left is not None and not 0 <= left < math.inf:
             raise FleetError(f"LabelledTracker bytes: a round with {left} seconds left")
+        question = LabelledQuestion.from_bytes(reader.block())
         answers = {device: LabelledAnswer.from_bytes(reader.block()) for device in heard["answers"]}
         deadline, expected = None if left is None else now + left, frozenset(heard["expected"])
-        told = OpenRound(state.question(), deadline, expected, answers, heard["refused"], heard["late"])
+        told = OpenRound(question, deadline, expected, answers, heard["refused"], heard["late"])
         state = replace(state, open=replace(told, leaving=frozenset(heard["leaving"])))
     reader.finish()
     return state

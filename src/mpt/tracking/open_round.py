@@ -1,7 +1,7 @@
 """A round that is being heard: who has answered what, whom it waits for, and until when."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from mpt.protocol.question import parts
 from mpt.tracking.growing import moved
 
 Trait = TypeVar("Trait", bound=Hashable)
+Known = TypeVar("Known")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +58,7 @@ class OpenRound:
 
     def accept(self, device: str, answer: LabelledAnswer) -> "OpenRound":
         """With a right answer: what was wrong before it counts no more."""
-        refused = {other: why for other, why in self.refused.items() if other != device}
-        late = {other: why for other, why in self.late.items() if other != device}
+        refused, late = _others(self.refused, [device]), _others(self.late, [device])
         return replace(self, answers={**self.answers, device: answer}, refused=refused, late=late)
 
     def refuse(self, device: str, why: str) -> "OpenRound":
@@ -68,6 +68,12 @@ class OpenRound:
     def too_late(self, device: str, why: str) -> "OpenRound":
         """With an answer that came too late, unless there is one that did not."""
         return self if device in self.answers else replace(self, late={**self.late, device: why})
+
+    def without(self, devices: Collection[str]) -> "OpenRound":
+        """As if nothing had been heard of these devices, and nothing was expected of them."""
+        heard = replace(self, answers=_others(self.answers, devices), refused=_others(self.refused, devices))
+        expected, leaving = self.expected.difference(devices), self.leaving.difference(devices)
+        return replace(heard, late=_others(self.late, devices), expected=expected, leaving=leaving)
 
     def of_one_kind(self) -> "OpenRound":
         """Where the question has no labels yet: without the answers whose labels are of another kind than most have.
@@ -101,8 +107,7 @@ class OpenRound:
             return self
         ((most, _),) = Counter((voting or found).values()).most_common(1)
         wrong = {device: why(one, most) for device, one in found.items() if one != most}
-        kept = {device: answer for device, answer in self.answers.items() if device not in wrong}
-        return replace(self, answers=kept, refused={**self.refused, **wrong})
+        return replace(self, answers=_others(self.answers, wrong), refused={**self.refused, **wrong})
 
     @property
     def labels(self) -> tuple[Label, ...]:
@@ -110,6 +115,10 @@ class OpenRound:
         known = self.question.labels
         new = {label for answer in self.answers.values() for label in answer.new} - set(known)
         return known + tuple(sorted(new))
+
+
+def _others(table: Mapping[str, Known], devices: Collection[str]) -> dict[str, Known]:
+    return {device: known for device, known in table.items() if device not in devices}
 
 
 def check_new(question: LabelledQuestion, answer: LabelledAnswer, room: int, only: Iterable[Label] | None) -> None:

@@ -207,7 +207,7 @@ def _about(state: TrackerState, tracked: Sequence[Tracked], frame: ClassStatisti
         "orders": state.orders,
         "refusals": dict(sorted(state.refusals.items())),
         "clipped": state.clipped,
-        "trusted": {v: _apart(state).index(id(one)) for v, one in sorted(state.trusted.items())},
+        "trusted": {v: list(_apart(state)).index(one.round) for v, one in sorted(state.trusted.items())},
         "watch": {
             "since": list(state.watch.since.items()),
             "calm": list(state.watch.calm.items()),
@@ -238,9 +238,8 @@ def _about(state: TrackerState, tracked: Sequence[Tracked], frame: ClassStatisti
 def _spoken(state: TrackerState, tracked: Sequence[Tracked]) -> list[bytes]:
     """What a method keeps, and the answers that its `depart` would ask for."""
     blocks = [one.method_state for one in tracked if one.method_state is not None]
-    kept = {id(one): one for one in state.trusted.values()}
-    for one in (kept[known] for known in _apart(state)):
-        earlier = {number: tuple(known) for number, known in one.earlier.items()}
+    for one in _apart(state).values():
+        earlier = {number: tuple(known) for number, known in sorted(one.earlier.items())}
         further = {key: tuple(shared) for key, shared in one.further.items()}
         parts = {"round": one.round, "rest": one.rest, "holders": dict(one.holders), "earlier": earlier}
         blocks.append(method_state.to_bytes({**parts, "further": further}, None))
@@ -268,9 +267,9 @@ def _read_spoken(
     return snapshot and dataclasses.replace(snapshot, further=further), trusted
 
 
-def _apart(state: TrackerState) -> list[int]:
-    """What the snapshots are known by that trusted answers are in, each once."""
-    return list(dict.fromkeys(id(state.trusted[vehicle]) for vehicle in sorted(state.trusted)))
+def _apart(state: TrackerState) -> dict[int, Snapshot]:
+    """By their round the snapshots that trusted answers are in; there is one of each round."""
+    return {state.trusted[vehicle].round: state.trusted[vehicle] for vehicle in sorted(state.trusted)}
 
 
 def _trusted(block: bytes) -> Snapshot:

@@ -286,14 +286,9 @@ class Tracker:
             settings: what an earlier release did not write is as here; None: by default.
         """
         state = states.from_bytes(data, settings)
-        return resumed(state)
-
-
-def resumed(state: TrackerState) -> Tracker:
-    """A tracker that knows what `state` says."""
-    tracker = Tracker(state.settings)
-    tracker.state = state
-    return tracker
+        tracker = cls(state.settings)
+        tracker.state = state
+        return tracker
 
 
 def overview(state: TrackerState) -> list[tuple[Any, ...]]:
