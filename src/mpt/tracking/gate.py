@@ -5,7 +5,7 @@ first are held until there is a quorum. What they agree on is what all of them, 
 compared with; from then on each goes through as it comes.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar
 
@@ -66,11 +66,23 @@ class Gate(Generic[Vehicle]):
         self._held.append(Passed(vehicle, statistics, cross))
         return self.flush() if len(self._held) >= quorum_of(statistics) else []
 
+    @property
+    def held(self) -> tuple[Vehicle, ...]:
+        """Whose answers are held."""
+        return tuple(one.vehicle for one in self._held)
+
+    def without(self, vehicles: Collection[Vehicle]) -> "Gate[Vehicle]":
+        """As if these had not answered, while answers are held."""
+        held = [one for one in self._held if one.vehicle not in vehicles]
+        return Gate(self.departed, self.cov_ridge, self.exempt, self.history, _held=held)
+
     def flush(self) -> list[Passed[Vehicle]]:
         """Those that are held, compared with each other: there is a quorum, or no more will come."""
-        held, self._held = self._held, []
-        if not held:
-            return []
+        passed = self._compared(self._held) if self._held else []
+        self._held = []
+        return passed
+
+    def _compared(self, held: Sequence[Passed[Vehicle]]) -> list[Passed[Vehicle]]:
         owners = [(place, c) for place, one in enumerate(held) for c in self.departed if self._brings(one, c)]
         reports_held = [one.statistics for one in held]
         found = bounded(reports_held, departed=self.departed, owners=owners, cov_ridge=self.cov_ridge)
@@ -98,13 +110,13 @@ class Gate(Generic[Vehicle]):
         others = [c for c in self.departed if not self._brings(one, c)]
         clip = None if self.consensus is None else clip_of(one.statistics, self.consensus, departed=others)
         clip = self._with_history(one, clip)
+        statistics = one.statistics if clip is None else clipped(one.statistics, clip)
+        found = {c: bounded_more(report, clip, self._crosses.get(c)) for c, report in one.cross.items()}
         if clip is not None:
             self.clips[one.vehicle] = clip
-        cross = {}
-        for c, report in one.cross.items():
-            cross[c], cut = bounded_more(report, clip, self._crosses.get(c))
+        for c, (_, cut) in found.items():
             self._note(one.vehicle, c, cut)
-        return Passed(one.vehicle, one.statistics if clip is None else clipped(one.statistics, clip), cross)
+        return Passed(one.vehicle, statistics, {c: moments for c, (moments, _) in found.items()})
 
     def _brings(self, one: Passed[Vehicle], c: int) -> bool:
         return self.exempt(one.vehicle, c, int(one.statistics.counts[c]))

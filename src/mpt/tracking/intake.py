@@ -1,6 +1,6 @@
 """A round's answers as they arrive: each is checked, merged and forgotten; a wrong one changes nothing."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -111,21 +111,51 @@ class Intake:
                 raise StatisticsError(self._excluded[vehicle])
             read = self._read(answer, made_for, later)
         except Exception as error:  # whatever it is, it is this answer's own refusal
-            self._refused[vehicle] = line(str(error) if isinstance(error, StatisticsError) else f"answer: {error!r}")
-            return self._refused[vehicle]
+            return self._refuse(vehicle, error)
         self._counts[vehicle] = read.statistics.counts
         if not self._settings.gate:
             self._add(vehicle, read)
             return ""
         self._told[vehicle] = read
-        self._pass(self._gate.take(vehicle, read.statistics, read.cross))
-        return ""
+        self._merge(lambda: self._gate.take(vehicle, read.statistics, read.cross), vehicle)
+        return self._refused.get(vehicle, "")
 
-    def _pass(self, passed: Collection[Passed[str]]) -> None:
-        """Merge what has gone through the gate."""
+    def _refuse(self, vehicle: str, error: Exception) -> str:
+        """An answer does not count; why."""
+        self._refused[vehicle] = line(str(error) if isinstance(error, StatisticsError) else f"answer: {error!r}")
+        return self._refused[vehicle]
+
+    def _merge(self, compared: Callable[[], Collection[Passed[str]]], vehicle: str = "") -> None:
+        """Merge what goes through the gate."""
+        try:
+            passed = compared()
+        except Exception as error:  # likewise
+            passed = self._blame(error) if self._gate.held else self._drop([vehicle], error)
         for one in passed:
             read = self._told.pop(one.vehicle)
             self._add(one.vehicle, replace(read, statistics=one.statistics, cross=one.cross))
+
+    def _blame(self, error: Exception) -> Collection[Passed[str]]:
+        """Comparing those that are held raised: it is the refusal of the one without whom it does not, else of all."""
+        held = self._gate.held
+        for vehicle in held:
+            gate = self._gate.without({vehicle})
+            try:
+                passed = gate.flush()
+            except Exception:  # not this one, or not this one alone
+                continue
+            self._gate = gate
+            self._drop([vehicle], error)
+            return passed
+        self._gate = self._gate.without(held)
+        return self._drop(held, error)
+
+    def _drop(self, vehicles: Collection[str], error: Exception) -> Collection[Passed[str]]:
+        """Refuse answers that were read; nothing goes through."""
+        for vehicle in vehicles:
+            del self._counts[vehicle], self._told[vehicle]
+            self._refuse(vehicle, error)
+        return ()
 
     @property
     def _clipped(self) -> dict[str, Clipped]:
@@ -141,7 +171,7 @@ class Intake:
 
     def taken(self, silent: Mapping[str, str]) -> Taken:
         """What has come so far; `silent` are those whose answers do not count, and why."""
-        self._pass(self._gate.flush())
+        self._merge(self._gate.flush)
         request, asked = self._question.statistics, self._question.cross
         holding = _holding(self._settings, self._holders, self._counts, request.watched)
         holders = {v: stats for v, stats in sorted(self._holders.items()) if v in holding}
