@@ -10,7 +10,7 @@ import torch
 from mpt.base.extensions import own_code
 from mpt.core import ClassStatistics, CrossStatistics
 from mpt.core.validation import Floats, Ints
-from mpt.federation.attacks import IN_TRAINING, Attack, AttackError, Scene, find_attacks, lies_about
+from mpt.federation.attacks import Attack, AttackError, Scene, find_attacks, lies_about
 from mpt.federation.presence import PlannedPresence
 from mpt.learning import Samples
 from mpt.protocol.cross_request import CrossRequest
@@ -40,11 +40,6 @@ class Hostile:
         """As the plan says."""
         plan = presence.plan
         return cls(find_attacks(plan.attack, labels, presence.owner, plan.rare), presence, num_classes)
-
-    @property
-    def in_training(self) -> bool:
-        """Whether any of them changes what is trained: a record of an honest training does not have it."""
-        return any(lies_about(attack, what) for attack in self.attacks.values() for what in IN_TRAINING)
 
     def scene(self, training: str, number: int, vehicle: int, honest: Honest = dict) -> Scene:
         """What a vehicle knows in a round."""

@@ -17,10 +17,10 @@ import numpy as np
 from mpt.base.extensions import Builtin, Extensions
 from mpt.core.validation import Ints
 from mpt.federation.attacks.reports import Counts, Cross, Edge, Outlier, Parting, Scatter, Shift, Stretch, Swap
-from mpt.federation.attacks.scene import HOOKS, IN_TRAINING, Attack, AttackError, Scene, lies_about
+from mpt.federation.attacks.scene import HOOKS, Attack, AttackError, Scene, lies_about
 from mpt.federation.attacks.updates import Boost, Flip, Little, WrongLabels, Zero
 
-__all__ = ["ATTACKS", "HOOKS", "IN_TRAINING", "Attack", "AttackError", "Scene", "find_attacks", "lies_about", "spec_of"]
+__all__ = ["ATTACKS", "HOOKS", "Attack", "AttackError", "Scene", "find_attacks", "lies_about", "spec_of"]
 
 _WHO = re.compile(r"(?P<spec>.+?)@(?P<who>holder|bystander|owner|\d+(\+\d+)*)", re.DOTALL)
 

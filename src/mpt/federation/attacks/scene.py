@@ -76,7 +76,6 @@ class Attack(Protocol):
 
 
 HOOKS = ("labels", "update", "features", "report", "cross")
-IN_TRAINING = ("labels", "update")
 
 
 def lies_about(attack: Any, what: str) -> bool:
