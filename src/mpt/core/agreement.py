@@ -183,9 +183,9 @@ def strays(counts: Ints, sums: Floats, agreed: Agreement) -> dict[int, dict[int,
         By vehicle and class the mean (d,) at the bound, which counts in its place, and how many times that it was off.
     """
     found = dict[int, dict[int, tuple[Floats, float]]]()
-    centre, most = agreed.everywhere
     alone = (counts > 0) & ~np.isfinite(agreed.centres[:, 0])
-    if not alone.any() or not np.isfinite(most):
+    centre, most = agreed.everywhere if alone.any() else (np.zeros(0), np.inf)
+    if not np.isfinite(most):
         return found
     points = sums[alone] / counts[alone][:, None]
     away = (points if agreed.factor is None else whiten(points, agreed.factor)) - centre
