@@ -5,9 +5,9 @@
     python benchmarks/two_views.py run RESULTS.csv tuning --packed PACKED --seeds 3 --seconds 500     # on a GPU
     python benchmarks/two_views.py run RESULTS.csv untouched beyond embedding --packed PACKED --seeds 3 [--depart-at 50]
     python benchmarks/two_views.py replay RESULTS.csv RUN ...                # of `mpt run --record`, without training
-    python benchmarks/two_views.py table RESULTS.csv [MORE.csv ...]
+    python benchmarks/two_views.py table RESULTS.csv [MORE.csv ...] [--cells untouched ...]
     python benchmarks/two_views.py cost [BACKBONE ...]
-    python benchmarks/two_views.py fleet                                     # bytes of joint moments on a fleet
+    python benchmarks/two_views.py fleet                                     # joint moments on a fleet
 
 A cell is SET:CLASS[:BACKBONE[:REMAINING]], cnn3 and 0.02 where they are left out, or one of the groups below. All seeds
 of a cell are trained together. RESULTS is written anew after every cell; cells that are there are not run again, and
@@ -90,6 +90,16 @@ class Cell(NamedTuple):
             return cls(dataset, rare, *rest[:1], *map(float, rest[1:]))
         except (TypeError, ValueError):
             raise SystemExit(f"cell: {text!r}, should be SET:CLASS[:BACKBONE[:REMAINING]], or a group") from None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """As the results name it."""
+        return (*self[:3], f"{self.remaining:g}")
+
+
+def named_cells(texts: Sequence[str]) -> list[Cell]:
+    """Cells and groups of them, in their order."""
+    return [Cell.of(one) for text in texts for one in GROUPS.get(text, (text,))]
 
 
 @dataclass(frozen=True)
@@ -234,7 +244,7 @@ def _line(
 ) -> list[str]:
     seed, number, method, passes = about
     figures = (float(scores.f1[rare]), scores.balanced_accuracy, scores.others_accuracy)
-    named = (cell.dataset, cell.rare, cell.backbone, f"{cell.remaining:g}", depart_at, seed, number, method)
+    named = (*cell.columns, depart_at, seed, number, method)
     return [*map(str, named), f"{passes:.3f}", *(f"{value:.4f}" for value in figures), str(size)]
 
 
@@ -252,9 +262,8 @@ def run_cells(args: argparse.Namespace) -> None:
     until, path = time.monotonic() + args.seconds, args.results[0]
     lines = lines_in(path) if path.exists() else []
     done = {tuple(one[:KEY]) for one in lines}
-    for text in (one for cell in args.cells for one in GROUPS.get(cell, (cell,))):
-        cell = Cell.of(text)
-        if (*map(str, cell[:3]), f"{cell.remaining:g}", str(args.depart_at)) in done or time.monotonic() > until:
+    for cell in named_cells(args.cells):
+        if (*cell.columns, str(args.depart_at)) in done or time.monotonic() > until:
             continue
         start = time.monotonic()
         dataset = samples(cell.dataset, args.packed, args.image_size)
@@ -263,7 +272,9 @@ def run_cells(args: argparse.Namespace) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w", newline="") as file:
             csv.writer(file).writerows([COLUMNS, *lines])
-        print(f"{text}, departure after {args.depart_at}: {time.monotonic() - start:.0f} s", flush=True)
+        print(
+            f"{':'.join(cell.columns)}, departure after {args.depart_at}: {time.monotonic() - start:.0f} s", flush=True
+        )
         print_cells(figures(new))
 
 
@@ -282,24 +293,31 @@ def cost(backbones: Sequence[str], classes: int = 10, size: int = 32) -> None:
         print(f"| {name} | {d} | " + " | ".join(f"{one:.1f}" for one in sizes) + f" | {times[0]} | {times[1]} |")
 
 
-def fleet(classes: int = 8) -> None:
-    """Bytes that joint moments add on a fleet to those of mpt-x, a vehicle and round: of question and answer."""
-    print("| d | down | up |\n|---|---|---|")
+def fleet(classes: int = 8, samples: int = 1000) -> None:
+    """What joint moments add on a fleet to mpt-x, a vehicle and round: bytes of question and answer, time to answer."""
+    print("| d | down | up | ms to answer, mpt-x | mpt-duo |\n" + "|---" * 5 + "|")
     for d in (128, 1280):
-        sizes = [_round_bytes(method, d, classes) for method in ("mpt-x", "mpt-duo")]
-        print(f"| {d} | " + " | ".join(f"{duo - x:,}" for x, duo in zip(*sizes, strict=True)) + " |")
+        (x_down, x_up, x), (down, up, took) = (_vehicle_round(m, d, classes, samples) for m in ("mpt-x", "mpt-duo"))
+        print(f"| {d} | {down - x_down:,} | {up - x_up:,} | {1e3 * x:.1f} | {1e3 * took:.1f} |")
 
 
-def _round_bytes(method: str, d: int, classes: int) -> tuple[int, int]:
-    """Of a vehicle's question and answer in the round after a departure; it has all classes but the departed one."""
+def _vehicle_round(method: str, d: int, classes: int, samples: int) -> tuple[int, int, float]:
+    """Of a vehicle in the round after a departure: the sizes of question and answer, and the seconds to answer.
+
+    It has all classes but the departed one. Features lie there under both models: forward passes do not count.
+    """
     tracker = Tracker(num_classes=classes, dim=d, watch=(0,), method=method)
-    rows = np.random.default_rng(0).random((96, d))
-    every, rest = np.arange(96) % classes, 1 + np.arange(96) % (classes - 1)
+    rows = np.random.default_rng(0).random((samples, d))
+    every, rest = np.arange(samples) % classes, 1 + np.arange(samples) % (classes - 1)
     question = tracker.question()
     first = {v: question.answer(rows, every if v == "a" else rest) for v in "abc"}
     tracker.close(first, ["a"])
-    question = tracker.question()
-    return len(question.to_bytes()), len(question.answer(rows, rest, {1: rows}))
+    question, took = tracker.question(), []
+    for _ in range(5):
+        start = time.perf_counter()
+        answer = question.answer(rows, rest, {1: rows})
+        took.append(time.perf_counter() - start)
+    return len(question.to_bytes()), len(answer), float(np.median(took))
 
 
 def seconds(model: Any, images: int, size: int, models: int = 1) -> float:
@@ -336,6 +354,7 @@ def main() -> None:
     again.add_argument("runs", type=Path, nargs="+")
     shown = commands.add_parser("table")
     shown.add_argument("results", type=Path, nargs="+")
+    shown.add_argument("--cells", nargs="+", help="these alone, as of run; all where it is left out")
     costs = commands.add_parser("cost")
     costs.add_argument("backbones", nargs="*")
     commands.add_parser("fleet")
@@ -345,7 +364,7 @@ def main() -> None:
     elif args.what == "replay":
         replay_runs(args)
     elif args.what == "table":
-        table(args.results)
+        table(args.results, None if args.cells is None else named_cells(args.cells))
     elif args.what == "fleet":
         fleet()
     else:

@@ -4,6 +4,7 @@ import csv
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from real_images import interval
@@ -118,9 +119,23 @@ def ahead(gaps: dict[tuple[str, ...], np.ndarray]) -> str:
     return " | ".join(texts)
 
 
-def table(paths: Sequence[Path]) -> None:
-    """What the docs show, of all cells of these files."""
+class Named(Protocol):
+    """A cell, as `two_views.py` has it."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The first ones of its lines."""
+        ...
+
+
+def table(paths: Sequence[Path], only: Sequence[Named] | None = None) -> None:
+    """What the docs show, of all cells of these files, or of those asked for."""
     cells = figures([one for path in paths for one in lines_in(path)])
+    if only is not None:
+        wanted = {cell.columns for cell in only}
+        if missing := wanted - {cell[: KEY - 1] for cell in cells}:
+            raise SystemExit(f"{' '.join(min(missing))}: not in these files, should be one of their cells")
+        cells = {cell: methods for cell, methods in cells.items() if cell[: KEY - 1] in wanted}
     print_cells(cells)
     lived = {cell: methods for cell, methods in cells.items() if "live" in methods}
     for method in ("mpt-duo", "mpt-duo@1.3", "oracle-train:duo") if lived else ():

@@ -95,3 +95,25 @@ def test_a_record_gives_the_rows_and_the_cascade(bench, tmp_path, capsys):
     assert f1["mpt-x"] <= f1["mpt-duo@1.05"] <= f1["mpt-duo@1.1"] + 0.01
     assert f1["mpt-duo@1.3"] > f1["mpt-x"] + 0.8 * (f1["mpt-duo"] - f1["mpt-x"])
     assert "| passes an image |" in capsys.readouterr().out
+
+
+def test_the_committed_results_have_every_cell_that_the_docs_name(bench, capsys):
+    folder = SHIP.parent
+    if not (folder / "two-views-after15.csv").exists():
+        pytest.skip("results/two-views-after15.csv is not there")
+    for name, groups in (
+        ("tuning", ["tuning"]),
+        ("after15", ["untouched", "beyond", "embedding"]),
+        ("after50", ["untouched", "beyond"]),
+    ):
+        path, cells = folder / f"two-views-{name}.csv", bench.named_cells(groups)
+        found = bench.figures(bench.lines_in(path))
+        assert {cell[:4] for cell in found} == {cell.columns for cell in cells}
+        assert {len(values) for methods in found.values() for values in methods.values()} == {3}
+    bench.table([folder / "two-views-after15.csv"], bench.named_cells(["beyond"]))
+    shown = capsys.readouterr().out
+    assert "0 of 4" in shown
+    assert "cifar10 cat" in shown
+    assert "suv" not in shown
+    with pytest.raises(SystemExit, match=r"airplane cnn3-embedding 0\.02: not in these files"):
+        bench.table([folder / "two-views-after50.csv"], bench.named_cells(["cifar10:airplane:cnn3-embedding"]))
