@@ -8,8 +8,11 @@ import shutil
 import socket
 import ssl
 import stat
+import struct
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +22,7 @@ for package in ("torch", "flwr", "cryptography"):
     pytest.importorskip(package, reason="the extra fleet is not installed")
 
 from mpt.fleet.flower.loopback import CONNECTION, Loopback, free_port, program
+from mpt.fleet.flower.supernode_program import GAVE_UP
 from tests.fleet.flower.test_deployment import SETTINGS, state_of
 from tests.fleet.flower.test_revocation import await_nodes, nodes
 
@@ -313,10 +317,24 @@ def test_what_is_too_large_or_too_often_is_turned_away(net: Proxied) -> None:
 
 
 def await_knock(port: int) -> None:
-    """Until somebody has called in vain."""
+    """Until somebody has called in vain. It is reset: a handshake that is ended in order is another test's."""
     with socket.create_server(("127.0.0.1", port)) as door:
         door.settimeout(120)
-        door.accept()[0].close()
+        with door.accept()[0] as caller:
+            caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def cut_handshakes(port: int, until: Callable[[], bool]) -> None:
+    """Answer and then end the connection, before TLS has said a word."""
+    with socket.create_server(("127.0.0.1", port)) as door:
+        door.settimeout(1)
+        for _ in range(120):
+            if until():
+                return
+            with suppress(TimeoutError), door.accept()[0] as caller:
+                caller.shutdown(socket.SHUT_WR)
+                caller.recv(1 << 16)
+    raise AssertionError("nobody minds")
 
 
 @needs_nginx
@@ -341,3 +359,33 @@ def test_a_fleet_works_through_it(net: Proxied, tmp_path: Path) -> None:
     logged = (net.folder / "front" / "mpt-control.log").read_text()
     for path in ("register-node", "start-run", "stream-logs"):
         assert f'"CN=alice" SUCCESS POST /v1/control/{path} 200' in logged
+
+
+@needs_nginx
+@needs_openssl
+@pytest.mark.slow
+def test_a_vehicle_whose_handshake_is_cut_off_ends_and_is_back_when_it_is_started_again(net: Proxied) -> None:
+    """Flower's SuperNode gives up there, and its process would stay."""
+    others = set(nodes(net))
+    net.register("cut")
+    (number,) = set(nodes(net)) - others
+    net.start_vehicle("cut", "partition-id=0 num-partitions=2")
+    await_node(net, number, "online")
+    net.stop_nginx("nginx-front")
+    cut_handshakes(net.front, until=lambda: net.processes["cut"].poll() is not None)
+    net.start_front("front", net.front, {})
+    assert net.processes["cut"].returncode == GAVE_UP
+    assert "the SuperNode ended by itself; see its lines above: was its connection cut" in net.log("cut")
+    await_node(net, number, "offline")
+    net.stop("cut")
+    net.start_vehicle("cut", "partition-id=0 num-partitions=2")
+    await_node(net, number, "online")
+    net.stop("cut")
+
+
+def await_node(net: Proxied, number: str, status: str) -> None:
+    """Until Flower gives it this status."""
+    until = time.monotonic() + 300
+    while (found := nodes(net)[number]) != status:
+        assert time.monotonic() < until, f"{found}, should be {status}\n{net.log('cut')[-2000:]}"
+        time.sleep(0.5)

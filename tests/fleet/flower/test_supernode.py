@@ -22,6 +22,7 @@ from mpt.base.files import exclusive_lock
 from mpt.fleet import FleetError
 from mpt.fleet.flower.loopback import CONNECTION, Loopback, program
 from mpt.fleet.flower.supernode import ENDED, NO_GOODBYE, SuperNode, free_port, keep, leave_path
+from mpt.fleet.flower.supernode_program import GAVE_UP
 from mpt.fleet.leave import QUIET, LeaveFile
 
 ROOT = Path(__file__).parents[3]
@@ -129,6 +130,31 @@ def test_a_supernode_that_ends_before_the_goodbye_is_none(key, capfd):
     script = f"open({str(leave_path(key))!r}, 'w').write('asked')"
     assert keep(node(key, script=script)) == NO_GOODBYE
     assert "left without a goodbye: the SuperNode ended by itself" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("last", ["return", "raise RuntimeError('lost')"])
+def test_a_supernode_that_has_given_up_ends_though_a_thread_of_it_lives_on(last):
+    script = f"""
+import sys, threading, time
+from importlib.metadata import EntryPoint
+from mpt.fleet.flower import supernode_program
+
+def program():
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    print(sys.argv)
+    {last}
+
+class Fake(EntryPoint):
+    def load(self):
+        return program
+
+supernode_program.entry_points = lambda **asked: [Fake(asked["name"], "", asked["group"])]
+supernode_program.main()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False)
+    assert ended.returncode == GAVE_UP
+    assert ended.stdout == "['flower-supernode']\n"
+    assert ("RuntimeError: lost" in ended.stderr) == ("lost" in last)
 
 
 @pytest.mark.slow

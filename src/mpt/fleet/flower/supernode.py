@@ -20,6 +20,7 @@ from typing import NamedTuple
 from mpt.base.files import LockedError, exclusive_lock
 from mpt.data import DataError, load, load_local
 from mpt.data.encoded import SMALLEST_SIDE
+from mpt.fleet.flower import supernode_program
 from mpt.fleet.flower.given import given
 from mpt.fleet.leave import LeaveFile
 from mpt.fleet.node import NodeConfig
@@ -108,7 +109,7 @@ class SuperNode:
         if settings.images_file is None and settings.dataset is not None and settings.partition_id is None:
             config += f" images-file={_quoted(self.images_path or beside(self.key, 'images'))}"
         return [
-            str(Path(sys.executable).with_name("flower-supernode")),
+            *(sys.executable, "-P", "-m", supernode_program.__name__),
             *secure,
             *("--superlink", self.superlink),
             *("--host", "127.0.0.1", "--port", str(self.port)),
@@ -258,7 +259,8 @@ def _wait(node: SuperNode, process: "subprocess.Popen[bytes]", signals: Sequence
     if leave.asked:
         why = "left without a goodbye: the SuperNode ended by itself; the server will suspect a failure"
         return Ended(NO_GOODBYE, why)
-    why = "the SuperNode ended by itself; see its lines above: is the key registered, is the clock right?"
+    asked = "was its connection cut, is the key registered, is the clock right?"
+    why = f"the SuperNode ended by itself; see its lines above: {asked}"
     return Ended(process.returncode or ENDED, why)
 
 
