@@ -6,16 +6,18 @@ BIN := .venv/bin
 .PHONY: help demo tour fleet-demo fleet-newest test quick lint docs bench bench-simulators bench-cpu clean
 
 help:
-	@echo "make demo    a federation that a vehicle leaves: every method's F1, and a report; about a minute and a half"
-	@echo "make tour    one departure with plain arrays, printed step by step"
-	@echo "make fleet-demo          a SuperLink and four vehicles on loopback, one of which leaves; about three minutes"
-	@echo "make docs    the documentation site, docs/_build/html/index.html; five minutes, GALLERY=skip: half a minute"
-	@echo "make test    all tests, 25 minutes on two cores   make quick   without the slow ones"
-	@echo "make lint    ruff, mypy and import-linter        make bench   the benchmarks of benchmarks/"
-	@echo "make bench-cpu           what MPT adds to a round, and how it grows; about ten minutes"
-	@echo "make fleet-newest        the fleet's tests on the newest Flower, in .venv-newest; about fifteen minutes"
-	@echo "make bench-simulators    a round beside Flower's and pfl's, in .venv-bench; about ten minutes"
-	@echo "make clean   remove .venv, .venv-bench, .venv-newest and caches"
+	@echo "make demo          a federation that a vehicle leaves, and a report; a minute"
+	@echo "make fleet-demo    a SuperLink and four vehicles, one of which leaves; 3 minutes"
+	@echo "make tour          one departure with plain arrays, printed step by step"
+	@echo "make docs          docs/_build/html; 5 minutes, GALLERY=skip: half a one"
+	@echo "make test          all tests; 25 minutes on two cores"
+	@echo "make quick         without the slow ones"
+	@echo "make lint          ruff, mypy and import-linter"
+	@echo "make bench         a reconstruction, merging, drawn road objects"
+	@echo "make bench-cpu     what MPT adds to a round, and how it grows; 10 minutes"
+	@echo "make fleet-newest  the fleet's tests on the newest Flower; 15 minutes"
+	@echo "make bench-simulators  a round beside Flower's and pfl's; 10 minutes"
+	@echo "make clean         remove .venv, .venv-bench, .venv-newest and caches"
 
 # Runs anew every time. Without --overwrite, what runs/demo holds of these settings would be gone on from or shown.
 # ROWS=all has every row of the paper's Table 2 besides; or name some that `mpt methods` lists.

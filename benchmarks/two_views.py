@@ -354,7 +354,7 @@ def main() -> None:
     again.add_argument("runs", type=Path, nargs="+")
     shown = commands.add_parser("table")
     shown.add_argument("results", type=Path, nargs="+")
-    shown.add_argument("--cells", nargs="+", help="these alone, as of run; all where it is left out")
+    shown.add_argument("--cells", nargs="+", default=(), help="these alone, as of run; all where it is left out")
     costs = commands.add_parser("cost")
     costs.add_argument("backbones", nargs="*")
     commands.add_parser("fleet")
@@ -364,7 +364,7 @@ def main() -> None:
     elif args.what == "replay":
         replay_runs(args)
     elif args.what == "table":
-        table(args.results, None if args.cells is None else named_cells(args.cells))
+        table(args.results, [cell.columns for cell in named_cells(args.cells)])
     elif args.what == "fleet":
         fleet()
     else:

@@ -2,9 +2,8 @@
 
 import csv
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from real_images import interval
@@ -119,23 +118,12 @@ def ahead(gaps: dict[tuple[str, ...], np.ndarray]) -> str:
     return " | ".join(texts)
 
 
-class Named(Protocol):
-    """A cell, as `two_views.py` has it."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The first ones of its lines."""
-        ...
-
-
-def table(paths: Sequence[Path], only: Sequence[Named] | None = None) -> None:
-    """What the docs show, of all cells of these files, or of those asked for."""
+def table(paths: Sequence[Path], only: Collection[tuple[str, ...]] = ()) -> None:
+    """What the docs show, of all cells of these files, or of those that begin with these columns."""
     cells = figures([one for path in paths for one in lines_in(path)])
-    if only is not None:
-        wanted = {cell.columns for cell in only}
-        if missing := wanted - {cell[: KEY - 1] for cell in cells}:
-            raise SystemExit(f"{' '.join(min(missing))}: not in these files, should be one of their cells")
-        cells = {cell: methods for cell, methods in cells.items() if cell[: KEY - 1] in wanted}
+    if missing := set(only) - {cell[: KEY - 1] for cell in cells}:
+        raise SystemExit(f"{' '.join(min(missing))}: not in these files, should be one of their cells")
+    cells = {cell: methods for cell, methods in cells.items() if not only or cell[: KEY - 1] in only}
     print_cells(cells)
     lived = {cell: methods for cell, methods in cells.items() if "live" in methods}
     for method in ("mpt-duo", "mpt-duo@1.3", "oracle-train:duo") if lived else ():

@@ -109,7 +109,7 @@ class SuperNode:
         if settings.images_file is None and settings.dataset is not None and settings.partition_id is None:
             config += f" images-file={_quoted(self.images_path or beside(self.key, 'images'))}"
         return [
-            *(sys.executable, "-P", "-m", supernode_program.__name__),
+            *(sys.executable, "-P", supernode_program.__file__),
             *secure,
             *("--superlink", self.superlink),
             *("--host", "127.0.0.1", "--port", str(self.port)),
