@@ -34,9 +34,10 @@ from mpt.core.health import VERDICTS
 from mpt.core.influence import SLACK, beyond_median
 from mpt.data import Dataset, load
 from mpt.federation.attacks import find_attacks
-from mpt.federation.engine import Federation, rounds_together
+from mpt.federation.engine import Federation
 from mpt.federation.features import Embedding, Features
 from mpt.federation.hostile import Hostile
+from mpt.federation.lockstep import rounds_together
 from mpt.federation.measurement import Anchors, Measurement
 from mpt.federation.plan import Plan
 from mpt.federation.scoring import evaluate

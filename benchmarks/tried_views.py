@@ -31,7 +31,7 @@ from real_images import interval
 from tried_rules import TRAININGS, TriedFederation, methods
 
 from mpt.data import Dataset, load
-from mpt.federation.engine import rounds
+from mpt.federation.lockstep import rounds
 from mpt.federation.measurement import Measurement
 from mpt.federation.plan import Plan
 from mpt.federation.stored import Stored

@@ -34,7 +34,8 @@ from two_views_table import KEY, PASSES, figures, lines_in, print_cells, table
 from mpt.core import NearestClassMean
 from mpt.core.two_views import DEFAULT_JOINT_RIDGE, JoinedViews
 from mpt.data import Dataset, load
-from mpt.federation.engine import Federation, rounds_together
+from mpt.federation.engine import Federation
+from mpt.federation.lockstep import rounds_together
 from mpt.federation.measurement import Measurement
 from mpt.federation.metrics import Scores, confusion_matrix, score
 from mpt.federation.plan import Plan

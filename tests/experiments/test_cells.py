@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +28,8 @@ from mpt.experiments import sweep as sweep_module
 from mpt.experiments.cells import Cell, CellStore
 from mpt.experiments.sets import loaded
 from mpt.experiments.sweep import sweep, work
+from mpt.federation import engine
+from mpt.federation import jobs as jobs_module
 from mpt.methods.simple import Frozen
 from mpt.runs.config import ConfigError, RunConfig
 
@@ -133,6 +136,56 @@ def test_more_seeds_extend_a_cell_without_computing_the_first_again(swept):
     assert both[: len(first)] == first
     assert {r["seed"] for r in both} == {0, 1}
     assert store.tables(cells[0]).metrics == first  # who asks for one seed gets one
+
+
+def trained_in(monkeypatch):
+    """Every job that is trained from now on, as its seed and its round."""
+    trained = []
+
+    def work_of(train, model, jobs):
+        trained.extend((job.seed, job.round) for job in jobs)
+        return jobs_module.work_of(train, model, jobs)
+
+    monkeypatch.setattr(engine, "work_of", work_of)
+    return trained
+
+
+def untimed(tables):
+    return [[{k: v for k, v in r.items() if not k.endswith("_seconds")} for r in vars(tables)[t]] for t in vars(tables)]
+
+
+FEW, MORE = {"methods": "frozen,mpt"}, {"methods": "fedavg,mpt-x,oracle-train", "eval_every": 3}
+"""What is read out of one training; of the second, a training that goes on is read too."""
+
+
+def test_cells_of_one_training_are_trained_once_and_measure_what_each_does_by_itself(tmp_path, monkeypatch):
+    both, alone = CellStore(tmp_path / "both"), CellStore(tmp_path / "alone")
+    cells = [cell("few", **FEW, seeds=2), cell("more", **MORE, seeds=2), cell("other", **FEW, remaining=0.3)]
+    assert cells[0].training == cells[1].training != cells[2].training
+    for one in cells:
+        sweep([one], alone, console=quiet())
+    sweep([cell("few", **FEW)], both, console=quiet())
+    trained = trained_in(monkeypatch)
+    swept = sweep(cells, both, console=quiet())
+    assert sorted(swept.computed) == sorted(one.key for one in cells)
+    for one in cells:
+        assert untimed(both.tables(one)) == untimed(alone.tables(one))
+        assert (both.folder(one) / "report.html").exists()
+        assert {file.name for file in (both.folder(one) / "models").iterdir()} == {
+            file.name for file in (alone.folder(one) / "models").iterdir()
+        }
+    # of seed 0 the second cell and the third, of seed 1 the first two; two trainings are one until the departure
+    assert Counter(trained) == {(0, 1): 2, (0, 2): 3, (0, 3): 3, (1, 1): 1, (1, 2): 2, (1, 3): 2}
+
+
+def test_a_method_that_fails_leaves_the_cells_of_its_training(tmp_path):
+    mine = tmp_path / "mine.py"
+    example = Path(__file__).parents[2].joinpath("examples/my_method.py").read_text()
+    mine.write_text(example.replace("prototype, classes, then = state", "prototype, classes, then = state[:2]"))
+    store, cells = CellStore(tmp_path / "store"), [cell("a", methods=f"{mine}:MyMethod"), cell("b")]
+    swept = sweep(cells, store, console=quiet())
+    assert swept.computed == (cells[1].key,)
+    assert list(swept.failed) == [cells[0].key]
 
 
 @pytest.mark.parametrize("damage", [lambda text: text[:-40], lambda text: text[: len(text) // 2], lambda text: "?"])

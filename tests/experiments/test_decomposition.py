@@ -15,7 +15,8 @@ torch = pytest.importorskip("torch", reason="mpt.experiments needs torch, which 
 
 from mpt.data import load
 from mpt.experiments.decomposition import VARIANTS, decompose, next_models, prepared
-from mpt.federation.engine import Federation, rounds, run
+from mpt.federation.engine import Federation, run
+from mpt.federation.lockstep import rounds
 from mpt.federation.plan import Plan
 from mpt.learning.averaging import batchnorm_prefixes
 from mpt.learning.threads import with_threads

@@ -50,7 +50,8 @@ def quiet():
 def test_the_papers_exhibits_are_all_there():
     assert set(EXHIBITS) == {
         "table1", "table2", "table3", "fig2a", "fig2b", "fig2c", "fig2d", "fig4", "fig5", "fig6", "fig7", "departure",
-        "beyond", "regimes", "table2-regime", "table2-network", "gaps-regime", "claims-regime", "uneven",
+        "augmentation", "beyond", "regimes", "table2-regime", "table2-network", "gaps-regime", "claims-regime",
+        "uneven",
     }  # fmt: skip
 
 

@@ -10,8 +10,9 @@ torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.data import load
 from mpt.federation.cuda_graph_trainer import CudaGraphTrainer
-from mpt.federation.engine import Federation, rounds, run_together
+from mpt.federation.engine import Federation, run_together
 from mpt.federation.jobs import Job, train_plain
+from mpt.federation.lockstep import rounds
 from mpt.federation.plan import Plan
 from mpt.federation.trainers import (
     fast_trainer,

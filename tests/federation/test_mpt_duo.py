@@ -11,8 +11,9 @@ torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 from mpt.core import NearestClassMean
 from mpt.core.two_views import JoinedViews
 from mpt.data import load
-from mpt.federation.engine import Federation, rounds
+from mpt.federation.engine import Federation
 from mpt.federation.living import row_of
+from mpt.federation.lockstep import rounds
 from mpt.federation.stored import side_by_side
 from mpt.methods import Asks, MethodError, find_method
 from mpt.methods.registry import find_on_fleet, on_fleets

@@ -10,7 +10,8 @@ torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.core import NearestClassMean
 from mpt.data import load
-from mpt.federation.engine import Federation, rounds, run
+from mpt.federation.engine import Federation, run
+from mpt.federation.lockstep import rounds
 
 from .test_engine import PLAN, plain, without_seconds
 

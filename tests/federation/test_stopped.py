@@ -9,7 +9,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra sim is not installed")
 
 from mpt.data import load
-from mpt.federation.engine import Federation, rounds, run, run_together
+from mpt.federation.engine import Federation, run, run_together
+from mpt.federation.lockstep import rounds
 from mpt.federation.plan import Plan
 from mpt.methods import MethodError, Training
 from mpt.scenario import PlanError

@@ -2,21 +2,25 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mpt.base.files import LockedError, exclusive_lock, write_atomically
+from mpt.base.settings import default_of
 from mpt.methods import Traits, find_method
-from mpt.runs.config import ConfigError, RunConfig, read_toml
+from mpt.runs.config import READ_OUT, ConfigError, RunConfig, read_toml
 from mpt.runs.errors import OtherRunError, RunError
 from mpt.runs.manifest import own_files
 from mpt.runs.reader import read_tables
 from mpt.runs.tables import Tables
 from mpt.version import ENGINE
+
+if TYPE_CHECKING:
+    from mpt.federation.trainers import Trainers
 
 _IN_THE_DATA = {"dataset", "rare", "image_size", "per_class"}
 _ELSEWHERE = {"seeds", "device", "record", "models"}
@@ -40,6 +44,10 @@ _LATER: dict[str, Any] = {
 """Settings that came later: a cell in which one is as it was before has the key that it had before."""
 
 
+Progress = Callable[[int, int, Any], None]
+"""Called after every round with the seed, its number and its rows."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """One run of a sweep.
@@ -55,6 +63,12 @@ class Cell:
     fingerprint: str
     rare: int
     label: str = ""
+
+    @cached_property
+    def training(self) -> str:
+        """A hash of all that determines the models: cells that share it differ in what is read out of them."""
+        read_out = {name: default_of(RunConfig, name) for name in (*READ_OUT, "seeds")}
+        return replace(self, config=replace(self.config, **read_out), label="").key
 
     @cached_property
     def key(self) -> str:
@@ -164,7 +178,12 @@ class CellStore:
             yield True
 
     def compute(
-        self, cell: Cell, device: str, progress: Callable[[int, int, Any], None], say: Callable[[str], None]
+        self,
+        cell: Cell,
+        device: str,
+        progress: Progress,
+        say: Callable[[str], None],
+        trainers: "Trainers | None" = None,
     ) -> None:
         """Run what a claimed cell lacks; what an unfinished run has left is resumed where that can be.
 
@@ -172,25 +191,51 @@ class CellStore:
         """
         from mpt.report.simulate import simulate
 
-        folder = self.folder(cell)
-        folder.mkdir(parents=True, exist_ok=True)
-        done, begun = bool(self.manifest(cell).get("finished")), self._asked(cell)
-        config = replace(cell.config, device=device, seeds=max(cell.config.seeds, begun))
-        with suppress(OSError):
-            (folder / "error.txt").unlink()
+        folder, done = self.folder(cell), bool(self.manifest(cell).get("finished"))
         try:
-            if begun:  # the same samples may lie elsewhere now
-                before = replace(config, seeds=begun)
-                write_atomically(folder / "config.toml", before.to_toml().encode())
+            config = self._begun(cell, device)
             try:
-                simulate(config, out=folder, progress=progress, say=say)
+                simulate(config, out=folder, progress=progress, say=say, trainers=trainers)
             except OtherRunError:
                 if done:
                     raise
-                simulate(config, out=folder, overwrite=True, progress=progress, say=say)
+                simulate(config, out=folder, overwrite=True, progress=progress, say=say, trainers=trainers)
         except Exception as error:
             write_atomically(folder / "error.txt", f"{type(error).__name__}: {error}\n".encode())
             raise
+
+    def compute_together(
+        self,
+        cells: Sequence[Cell],
+        device: str,
+        progress: Sequence[Progress],
+        say: Callable[[str], None],
+        trainers: "Trainers | None" = None,
+    ) -> None:
+        """The same for several claimed cells of one training, which is trained once; one that has fewer seeds than
+        another first catches up.
+        """
+        from mpt.report.simulate import simulate_together
+
+        there = [self.seeds(cell) for cell in cells]
+        for cell, seeds, watch in zip(cells, there, progress, strict=True):
+            if seeds < max(there):
+                behind = replace(cell, config=replace(cell.config, seeds=min(max(there), cell.config.seeds)))
+                self.compute(behind, device, watch, say, trainers)
+        configs = [self._begun(cell, device) for cell in cells]
+        simulate_together(configs, list(map(self.folder, cells)), progress=progress, say=say, trainers=trainers)
+
+    def _begun(self, cell: Cell, device: str) -> RunConfig:
+        """The settings of what a claimed cell lacks; its folder is there."""
+        folder, begun = self.folder(cell), self._asked(cell)
+        folder.mkdir(parents=True, exist_ok=True)
+        config = replace(cell.config, device=device, seeds=max(cell.config.seeds, begun))
+        with suppress(OSError):
+            (folder / "error.txt").unlink()
+        if begun:  # the same samples may lie elsewhere now
+            before = replace(config, seeds=begun)
+            write_atomically(folder / "config.toml", before.to_toml().encode())
+        return config
 
     def _asked(self, cell: Cell) -> int:
         """How many a run of the cell was begun with; 0: there is none."""

@@ -16,9 +16,10 @@ from torch import Tensor
 from mpt.core.validation import Floats
 from mpt.data import Dataset
 from mpt.federation.background import precisely
-from mpt.federation.engine import Federation, rounds_together
+from mpt.federation.engine import Federation
 from mpt.federation.features import Features
 from mpt.federation.jobs import Job
+from mpt.federation.lockstep import rounds_together
 from mpt.federation.measurement import Anchor, Drift, Measurement
 from mpt.federation.metrics import score
 from mpt.federation.plan import DEFAULT_READOUT, Plan

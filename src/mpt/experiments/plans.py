@@ -37,9 +37,6 @@ METHODS_OF: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 
-TOGETHER = ("mobilenetv3",)
-"""Backbones whose main cells have the rows of "beyond" too: one training serves both."""
-
 EMBEDDING = {"backbone": "cnn3-embedding"}
 REGIMES: dict[str, dict[str, Any]] = {
     "cnn3": {},
@@ -209,6 +206,7 @@ class CellSpec:
         depart_at: None: the scale's.
         regime: of `REGIMES`; empty: the first.
         uneven: of `UNEVEN`, or empty.
+        augment: as in `RunConfig`; empty: none.
     """
 
     set: SetName = "nuimages"
@@ -219,6 +217,7 @@ class CellSpec:
     depart_at: int | None = None
     regime: str = ""
     uneven: str = ""
+    augment: str = ""
 
     @property
     def further(self) -> "CellSpec":
@@ -287,8 +286,6 @@ class Grid:
         if wanted.set not in self.sources:
             return None
         wanted = replace(wanted, regime=wanted.regime or self.regime)
-        if wanted.study == "beyond" and wanted.backbone in TOGETHER:
-            wanted = replace(wanted, study="main")
         own = self.own if wanted.study == "own" else ()
         return _cell(self.scale.name, self.sources[wanted.set], self.seeds, wanted, own, self.models)
 
@@ -330,12 +327,11 @@ def _cell(
         settings |= {"seeds": 1, "first_seed": FIRST_SEED}
     if wanted.study == "main" and wanted.set == "nuimages" and wanted.backbone == "cnn3":
         settings["methods"] += PARTS
-    if wanted.study == "main" and wanted.backbone in TOGETHER:
-        settings["methods"] += tuple(m for m in METHODS_OF["beyond"] if m not in settings["methods"])
     if wanted.study == "main" and (regime or wanted.uneven):
         settings["methods"] += tuple(m for m in METHODS_OF["regimes"] if m not in settings["methods"])
         settings["methods"] += tuple(TUNED.get(wanted.regime, {}).values())
     settings |= {**regime, **(UNEVEN[wanted.uneven] if wanted.uneven else {})}
+    settings |= {"augment": wanted.augment} if wanted.augment else {}
     if "participation" in settings:
         settings["vehicles"] = scale.many
     dataset = loaded(source.spec, settings["image_size"], settings["per_class"])
@@ -346,5 +342,5 @@ def _cell(
     parts = [source.name, dataset.classes[rare], f"{100 * wanted.remaining:g}%", wanted.backbone]
     when = f", departure after {depart_at}" if wanted.depart_at else ""
     what = "" if wanted.study == "main" else f", {wanted.study}"
-    how = "".join(f", {name}" for name in (wanted.regime, wanted.uneven) if name)
+    how = "".join(f", {name}" for name in (wanted.regime, wanted.uneven, wanted.augment) if name)
     return Cell(config, dataset.fingerprint(), rare, " ".join(parts) + what + when + how)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from mpt.base.seeds import Curve, Stat
 from mpt.experiments.cells import Cell, CellStore
-from mpt.experiments.plans import FURTHER, TOGETHER, TUNED, CellSpec, Grid
+from mpt.experiments.plans import FURTHER, TUNED, CellSpec, Grid
 from mpt.experiments.sets import SETS
 from mpt.runs.summary import Figures, over
 from mpt.runs.tables import Row, Tables
@@ -143,7 +143,7 @@ class Results:
     def _beside(self, wanted: CellSpec, seeds: tuple[int, ...]) -> Tables:
         """The rows that belong to a main cell and are in cells of their own."""
         tables = Tables()
-        if wanted.backbone not in TOGETHER and (further := self.of(wanted.further)) is not None:
+        if (further := self.of(wanted.further)) is not None:
             tables += further.tables.only(FURTHER, seeds)
         if self.grid.own and (own := self.of(wanted.own)) is not None:
             tables += own.tables.only(self.grid.own_names, seeds)
@@ -155,7 +155,7 @@ class Results:
         where = source.short if source else f"no data for {SETS[wanted.set].title}"
         if source and wanted.rare is not None:
             where = f"{source.name} ({self.grid.dataset(wanted.set).classes[wanted.rare]})"
-        how = [name for name in (wanted.regime or self.grid.regime, wanted.uneven) if name]
+        how = [name for name in (wanted.regime or self.grid.regime, wanted.uneven, wanted.augment) if name]
         return f"{where} {100 * wanted.remaining:g}% {', '.join(how) or wanted.backbone}"
 
     def missing(self, wanted: Iterable[CellSpec]) -> list[str]:

@@ -6,14 +6,19 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from mpt.experiments.cells import Cell, CellStore
+
+if TYPE_CHECKING:
+    from mpt.federation.trainers import Trainers
 
 POLL = 1.0
 """Seconds between two looks at cells that other processes compute."""
@@ -93,46 +98,71 @@ def work(
     until: float = math.inf,
 ) -> None:
     """Compute cells that nobody else has; return when all are finished or have failed, here or elsewhere, or `until`
-    is over.
+    is over. Cells of one training are computed together.
     """
-    waiting = list(cells)
+    from mpt.federation.trainers import Trainers
+
+    waiting, trainers = list(cells), Trainers()
     while waiting:
-        taken = []
+        taken, computed = [], set[str]()
         for cell in waiting:
+            if cell.key in computed:
+                continue
             if store.finished(cell):
                 report(("done", cell.key, None))
             elif (failure := store.failure(cell, started)) is not None:
                 report(("failed", cell.key, failure))
             elif time.time() < until:
-                with store.claimed(cell) as ours:
-                    if not ours:
-                        taken.append(cell)
-                    elif store.finished(cell) or store.failure(cell, started) is not None:
-                        taken.append(cell)  # reported in the next turn
+                mates = [c for c in waiting if c.training == cell.training and c is not cell]
+                with ExitStack() as claims:
+                    ours = [c for c in (cell, *mates) if claims.enter_context(store.claimed(c))]
+                    ours = [c for c in ours if _open(c, store, started)]
+                    if cell in ours:
+                        _compute(ours, store, device, report, trainers)
+                        computed |= {c.key for c in ours}
                     else:
-                        _compute(cell, store, device, report)
+                        taken.append(cell)  # in the next turn it is reported, or waited for
         if len(taken) == len(waiting):
             time.sleep(POLL)
-        waiting = taken
+        waiting = [cell for cell in taken if cell.key not in computed]
 
 
-def _compute(cell: Cell, store: CellStore, device: str, report: Callable[[Message], None]) -> None:
+def _open(cell: Cell, store: CellStore, since: float) -> bool:
+    """Whether it is neither finished nor has failed."""
+    return not store.finished(cell) and store.failure(cell, since) is None
+
+
+def _compute(
+    cells: Sequence[Cell], store: CellStore, device: str, report: Callable[[Message], None], trainers: "Trainers"
+) -> None:
+    """Those of one training; where they cannot be computed together, one by one."""
     begun = time.perf_counter()
-    report(("begun", cell.key, None))
+    for cell in cells:
+        report(("begun", cell.key, None))
+    told, say = [partial(_told, cell, report) for cell in cells], [partial(_said, cell, report) for cell in cells]
+    if len(cells) > 1:
+        with suppress(Exception):  # whichever of them it is, the others go on
+            store.compute_together(cells, device, told, say[0], trainers)
+    for cell, progress, noted in zip(cells, told, say, strict=True):
+        try:
+            if not store.finished(cell):
+                store.compute(cell, device, progress, noted, trainers)
+        except Exception as error:  # one cell that fails leaves the others
+            report(("failed", cell.key, f"{type(error).__name__}: {error}"))
+        else:
+            report(("done", cell.key, time.perf_counter() - begun))
+
+
+def _said(cell: Cell, report: Callable[[Message], None], sentence: str) -> None:
+    report(("note", cell.key, sentence))
+
+
+def _told(cell: Cell, report: Callable[[Message], None], seed: int, number: int, rows: Sequence[Any]) -> None:
+    """A round of a cell."""
     parent = multiprocessing.parent_process()
-
-    def progress(seed: int, number: int, rows: Sequence[Any]) -> None:
-        if parent is not None and not parent.is_alive():
-            raise KeyboardInterrupt
-        f1 = {row.method: row.f1 for row in rows if row.method in SHOWN}
-        report(("round", cell.key, (seed, number, f1)))
-
-    try:
-        store.compute(cell, device, progress, lambda sentence: report(("note", cell.key, sentence)))
-    except Exception as error:  # one cell that fails leaves the others
-        report(("failed", cell.key, f"{type(error).__name__}: {error}"))
-    else:
-        report(("done", cell.key, time.perf_counter() - begun))
+    if parent is not None and not parent.is_alive():
+        raise KeyboardInterrupt
+    report(("round", cell.key, (seed, number, {row.method: row.f1 for row in rows if row.method in SHOWN})))
 
 
 def _spread(

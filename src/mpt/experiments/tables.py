@@ -157,3 +157,26 @@ def departure(results: Results) -> Table:
     note = "The paper does not say it; a passage of its source that is commented out does: the round has no effect."
     return Table("departure", "The departure round swept: rare-class F1 at the last round, 2% remaining", "Method",
                  columns, tuple(rows), (note,))  # fmt: skip
+
+
+def augmentation_wanted(results: Results) -> list[CellSpec]:
+    """ResNet-18 with the samples as they are, which it learns by heart, and with crops and mirrored ones."""
+    fractions = results.grid.scale.backbone_remaining
+    plain = CellSpec(backbone="resnet18", remaining=0.02 if 0.02 in fractions else fractions[0])
+    return [plain, replace(plain, augment="crop-flip")]
+
+
+def augmentation(results: Results) -> Table:
+    """F1 at the last round without augmentation and with it, by method, and how well the other classes are told."""
+    wanted = augmentation_wanted(results)
+    outcomes = [results.of(w) for w in wanted]
+    rows = [
+        TableRow(paper.LABELS.get(m, m), tuple(Entry(last(o, m)) for o in outcomes), m in ("oracle", *MORE))
+        for m in (*_with_own(TABLE, results), *MORE)
+    ]
+    others = tuple(Entry(last(o, "oracle-train", "others_accuracy")) for o in outcomes)
+    rows.append(TableRow("accuracy on the other classes, oracle-train", others, apart=True))
+    remaining = f"{100 * wanted[0].remaining:g}%"
+    columns = tuple((f"ResNet-18, {remaining}", w.augment or "none") for w in wanted)
+    title = f"Augmentation: rare-class F1 at the last round, ResNet-18, {remaining} remaining"
+    return Table("augmentation", title, "Method", columns, tuple(_with_best(rows)), (SPREAD,))

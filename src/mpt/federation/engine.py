@@ -3,8 +3,8 @@
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from itertools import count, islice
+from functools import cached_property
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from mpt.data import Dataset, Split
-from mpt.federation.background import Background, precisely
 from mpt.federation.features import Features
 from mpt.federation.grouped import Groups, chunks, group
 from mpt.federation.hostile import Hostile
 from mpt.federation.jobs import Job, Trainer, participants, train_plain, work_of
+from mpt.federation.lockstep import rounds_together
 from mpt.federation.measurement import Anchors, Measurement
 from mpt.federation.partition import Partition, PartitionRequest, holders, make_partition
 from mpt.federation.plan import Plan
@@ -24,7 +24,7 @@ from mpt.federation.presence import PlannedPresence
 from mpt.federation.readouts import find_readouts
 from mpt.federation.scoring import evaluate
 from mpt.federation.state import FederationState, Handle, JobKey, Model, NewModels
-from mpt.federation.trainers import fast_trainer
+from mpt.federation.trainers import Trainers
 from mpt.federation.view import ServerView, views
 from mpt.learning import Classifier, Loss, Samples, embed, numpy_generator
 from mpt.learning.aggregation import find_aggregation
@@ -51,58 +51,6 @@ def run(
 ) -> list[Measurement]:
     """All rows of one seed."""
     return run_together(dataset, [plan], device=device, progress=progress, trainer=trainer)[0]
-
-
-def rounds(federation: "Federation", state: FederationState) -> Iterator[tuple[FederationState, list[Measurement]]]:
-    """The rounds after `state`, as `Federation.advance` gives them."""
-    for (after,), (rows,) in rounds_together([federation], [state]):
-        yield after, rows
-
-
-def rounds_together(
-    federations: Sequence["Federation"], states: Sequence[FederationState]
-) -> Iterator[tuple[list[FederationState], list[list[Measurement]]]]:
-    """The rounds of several federations, which are in the same round and trained in one call of the first's trainer.
-
-    On a GPU a round trains while the methods are read out of the one before it: training does not wait for them.
-    """
-    first = federations[0]
-    coming, finished, pending = list(states), list(states), None
-    with Background(first.device, beside=first.plan.precision != "float32") as background:
-        while True:
-            trained = _train_together(federations, coming) if coming[0].round < first.plan.rounds else None
-            if pending is not None:
-                done = pending()
-                finished = [state for state, _ in done]
-                yield finished, [rows for _, rows in done]
-            if trained is None:
-                return
-            _begin_together(federations, coming, trained)
-            pending = background.submit(partial(_finish_together, federations, finished, trained))
-            coming = [f.trained(s, mine) for f, s, mine in zip(federations, coming, trained, strict=True)]
-
-
-def _train_together(federations: Sequence["Federation"], states: Sequence[FederationState]) -> list[NewModels]:
-    jobs = [f.jobs(state) for f, state in zip(federations, states, strict=True)]
-    first = federations[0]
-    with precisely(first.plan.precision):
-        models = iter(first.work([job for some in jobs for job in some.values()]))
-    return [f.made(some, islice(models, len(some))) for f, some in zip(federations, jobs, strict=True)]
-
-
-def _begin_together(
-    federations: Sequence["Federation"], states: Sequence[FederationState], trained: Sequence[NewModels]
-) -> None:
-    with precisely(federations[0].plan.precision):
-        for federation, state, mine in zip(federations, states, trained, strict=True):
-            federation.begin(state, mine)
-
-
-def _finish_together(
-    federations: Sequence["Federation"], states: Sequence[FederationState], trained: Sequence[NewModels]
-) -> list[tuple[FederationState, list[Measurement]]]:
-    with precisely(federations[0].plan.precision):
-        return [f.finish(state, mine) for f, state, mine in zip(federations, states, trained, strict=True)]
 
 
 def run_together(
@@ -139,6 +87,7 @@ class Federation:
         trainer: trains the jobs of one round; all that differ come in one call. By default what the plan's engine says.
         methods: by default those that the plan names.
         record: called in every evaluated round with its number and what the server sees of each training.
+        trainers: those that other federations of the process have used, where `trainer` is None.
     """
 
     dataset: Dataset
@@ -148,6 +97,7 @@ class Federation:
     methods: Sequence[Method] = ()
     record: Callable[[int, Mapping[str, ServerView]], None] | None = None
     partition: Partition = field(init=False)
+    trainers: Trainers = field(default_factory=Trainers)
     _numbers: Iterator[int] = field(default_factory=count, init=False)
     _earlier: dict[Handle, Features] = field(default_factory=dict, init=False)
     _begun: dict[Handle, Features] = field(default_factory=dict, init=False)
@@ -254,7 +204,7 @@ class Federation:
         batches = len(self.dataset.train.labels) // self.plan.batch_size
         epochs = self.plan.epochs if self.plan.local_steps is None else 1
         steps = len(self.trainings) * self.plan.rounds * epochs * batches
-        return fast_trainer(self.model, self.plan.training, self.plan.precision, steps)
+        return self.trainers.fast(self.model, self.plan, steps)
 
     def _build(self) -> Classifier:
         made = build_for(
@@ -268,10 +218,25 @@ class Federation:
         check_augmentation(made, self.plan.training)
         return made.to(self.device)
 
+    @cached_property
+    def fresh(self) -> Model:
+        """The model that all trainings begin with."""
+        return Model(Handle(0, next(self._numbers)), dict(self._build().state_dict()))
+
     def start(self) -> FederationState:
-        """Before the first round: one new model for all trainings."""
-        fresh = Model(Handle(0, next(self._numbers)), dict(self._build().state_dict()))
-        return FederationState(0, dict.fromkeys(self.trainings, fresh))
+        """Before the first round."""
+        return FederationState(0, dict.fromkeys(self.trainings, self.fresh))
+
+    @property
+    def family(self) -> int:
+        """What federations have in common that have joined each other: where their models' handles are equal, so are
+        the models.
+        """
+        return id(self._numbers)
+
+    def join(self, other: "Federation") -> None:
+        """Before either has started: train as one with another, which differs in its methods alone."""
+        self._numbers, self.fresh = other._numbers, other.fresh
 
     def advance(self, state: FederationState) -> tuple[FederationState, list[Measurement]]:
         """The next round, and its rows in the order of the methods; none where the plan does not read it out."""

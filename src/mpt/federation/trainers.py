@@ -5,7 +5,7 @@ All draw the same samples in the same order as `train_plain`, so that in float32
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mpt.federation.cuda_graph_trainer import CudaGraphTrainer
 from mpt.federation.jobs import Job, Trainer, merging, train_plain, train_vehicle
-from mpt.federation.plan import Precision
+from mpt.federation.plan import Plan, Precision
 from mpt.federation.stacked_trainer import StackedTrainer
 from mpt.federation.taking_part import Pool, TakingPart, logit_shift, taking_part
 from mpt.learning import Classifier, DivergedError, LearningError, TrainingSettings, generator
@@ -60,6 +60,23 @@ def fast_trainer(
     return ByLoss(CudaGraphTrainer(chosen, compiled=compiled))
 
 
+@dataclass
+class Trainers:
+    """Fast trainers for federations that run one after the other: what is compiled for one serves the next."""
+
+    _made: dict[tuple[Any, ...], Trainer] = field(default_factory=dict)
+
+    def fast(self, model: Classifier, plan: Plan, steps: int) -> Trainer:
+        """`fast_trainer`'s, of an earlier federation where it had one for this."""
+        what = (plan.backbone, model.input_shape, model.num_classes, plan.freeze, str(model.head.weight.device))
+        key = (*what, replace(plan.training, lr=1.0), plan.precision, steps >= WORTH_COMPILING)
+        if key not in self._made:
+            self._made[key] = fast_trainer(model, plan.training, plan.precision, steps)
+        elif isinstance(used := self._made[key], ByLoss):
+            used.forget()
+        return self._made[key]
+
+
 def stackable(model: Classifier, settings: TrainingSettings) -> bool:
     """Whether `TritonTrainer` can train it."""
     return (
@@ -83,6 +100,11 @@ class ByLoss:
         places = [i for i, job in enumerate(jobs) if is_shifted(job.loss)]
         done = dict(zip(places, self.fast(model, [jobs[i] for i in places]) if places else [], strict=True))
         return [done[i] if i in done else train_plain(model, [job])[0] for i, job in enumerate(jobs)]
+
+    def forget(self) -> None:
+        """The samples of federations that are done."""
+        if isinstance(self.fast, TritonTrainer | StackedTrainer):
+            self.fast.pool = Pool()
 
 
 def train_channels_last(model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:

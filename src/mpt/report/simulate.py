@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mpt.federation.measurement import Measurement
+from mpt.federation.trainers import Trainers
 from mpt.report.page import write_report
 from mpt.runs import simulate as runs
 from mpt.runs.config import RunConfig
@@ -47,6 +48,7 @@ def simulate(
     progress: runs.Progress | bool | None = None,
     track: str | None = None,
     say: runs.Say = _LOG.warning,
+    trainers: Trainers | None = None,
 ) -> RunResult:
     """Run all seeds of `config` on one device; with `out`, its files and `report.html` are there.
 
@@ -61,6 +63,7 @@ def simulate(
             bar, and nothing is shown elsewhere; False: nowhere.
         track: log every round to "tensorboard", "mlflow[:URI]" or "wandb[:PROJECT]" as well.
         say: takes a sentence on what was left out of the dataset, and on what was found in the folder.
+        trainers: those that other runs of the process have used.
 
     Raises:
         Stopped: on Ctrl-C, after what has been done is on the disk.
@@ -78,12 +81,33 @@ def simulate(
             *([logger] if logger else []),
         ]
         result = runs.simulate(
-            config, out=out, overwrite=overwrite, begin=partial(_each, begins), progress=partial(_each, rounds), say=say
+            config,
+            out=out,
+            overwrite=overwrite,
+            begin=partial(_each, begins),
+            progress=partial(_each, rounds),
+            say=say,
+            trainers=trainers,
         )
         _paged(result)
         if logger is not None:
             logger.finish(result)
     return result
+
+
+def simulate_together(
+    configs: Sequence[RunConfig],
+    outs: Sequence[Path],
+    *,
+    progress: Sequence[runs.Progress | None],
+    say: runs.Say = _LOG.warning,
+    trainers: Trainers | None = None,
+) -> list[RunResult]:
+    """`mpt.runs.simulate.simulate_together`, with a page in each folder."""
+    results = runs.simulate_together(configs, outs, progress=progress, say=say, trainers=trainers)
+    for result in results:
+        _paged(result)
+    return results
 
 
 def _each(calls: Sequence[Callable[..., None]], *given: Any) -> None:

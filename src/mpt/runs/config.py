@@ -12,7 +12,11 @@ from mpt.data.features import versions_in
 from mpt.federation.plan import FederationSettings, early
 from mpt.scenario import PlanError
 
-__all__ = ["ConfigError", "DataSettings", "RunConfig", "for_features", "make_config", "read_toml"]
+__all__ = ["READ_OUT", "ConfigError", "DataSettings", "RunConfig", "for_features", "make_config", "read_toml"]
+
+
+READ_OUT = ("methods", "readout", "eval_every", "slow_every", "ridge", "cov_ridge", "models", "record")
+"""Settings that training does not depend on."""
 
 
 @dataclass(frozen=True, kw_only=True)

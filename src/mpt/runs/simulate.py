@@ -4,6 +4,7 @@ import logging
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,17 @@ import torch
 from mpt.base.settings import default_of
 from mpt.base.text import quantity
 from mpt.data import Dataset, load
-from mpt.federation.engine import Federation, rounds
+from mpt.federation.engine import Federation
+from mpt.federation.lockstep import rounds_together
 from mpt.federation.measurement import Measurement
 from mpt.federation.plan import Plan
 from mpt.federation.state import FederationState
+from mpt.federation.trainers import Trainers
 from mpt.federation.upgrades import UpgradedFederation, applicable
 from mpt.methods import find_method, find_methods
 from mpt.runs import models, record
 from mpt.runs.checkpoint import RunCheckpoint
-from mpt.runs.config import ConfigError, RunConfig
+from mpt.runs.config import READ_OUT, ConfigError, RunConfig
 from mpt.runs.folder import Folder
 from mpt.runs.interrupts import Stopped, interruptible
 from mpt.runs.manifest import manifest_of
@@ -50,6 +53,7 @@ def simulate(
     begin: Begin | None = None,
     progress: Progress | None = None,
     say: Say = _LOG.warning,
+    trainers: Trainers | None = None,
 ) -> RunResult:
     """Run all seeds of `config` on one device.
 
@@ -61,21 +65,69 @@ def simulate(
         begin: called once with the manifest, before the first round that is computed.
         progress: called after every round.
         say: takes a sentence on what was left out of the dataset, and on what was found in the folder.
+        trainers: those that other runs of the process have used.
 
     Raises:
         Stopped: on Ctrl-C, after what has been done is on the disk.
     """
-    run = _Run.of(config, say)
+    run = _Run.of(config, say, trainers or Trainers())
     begin = begin or _nothing
     if out is None:
         if config.record:
             raise ConfigError("record: there is no folder to record into, should come with --out DIR")
         begin(run.manifest)
-        begun = RunCheckpoint("", config.first_seed, None)
-        return RunResult(run.config, run.manifest, run.go(begun, None, progress))
-    folder = Folder(_made(Path(out)), run.config, run.manifest, run.device, say)
+        going = _Going(run, None, RunCheckpoint("", config.first_seed, None), progress)
+        _go([going])
+        return RunResult(run.config, run.manifest, going.last.tables)
+    folder = run.folder(Path(out), say)
     with folder.locked():
         return _resume(run, folder, overwrite, begin, progress)
+
+
+def simulate_together(
+    configs: Sequence[RunConfig],
+    outs: Sequence[Path],
+    *,
+    progress: Sequence[Progress | None],
+    say: Say = _LOG.warning,
+    trainers: Trainers | None = None,
+) -> list[RunResult]:
+    """Several runs whose models are the same: all that they have in common is trained once.
+
+    Each is written to a folder of its own, as `simulate` writes it. They go together from the first seed that all of
+    them lack; what else one of them lacks it does by itself.
+
+    Args:
+        configs: settings that differ in what does not concern training, such as methods.
+        outs: their folders.
+        progress: called after every round of each.
+        say, trainers: as in `simulate`.
+
+    Raises:
+        Stopped: on Ctrl-C, after what has been done is on the disk.
+    """
+    shared = trainers or Trainers()
+    runs = [_Run.of(config, say, shared) for config in configs]
+    with ExitStack() as stack:
+        folders = [run.folder(Path(out), say) for run, out in zip(runs, outs, strict=True)]
+        for folder in folders:
+            stack.enter_context(folder.locked())
+        each = zip(runs, folders, progress, strict=True)
+        found = [_begun(run, folder, folder.found(), _nothing, watch) for run, folder, watch in each]
+        lacking = [going for going in found if isinstance(going, _Going)]
+        fresh = len({going.last.seed for going in lacking}) == 1 and not any(going.last.round for going in lacking)
+        for some in [lacking] if fresh and _alike(configs) else [[going] for going in lacking]:
+            _go(some)
+            for going in some:
+                going.finish()
+    return [going.result if isinstance(going, _Going) else going for going in found]
+
+
+def _alike(configs: Sequence[RunConfig]) -> bool:
+    """Whether what is trained is the same."""
+    first = configs[0]
+    theirs = {name: getattr(first, name) for name in READ_OUT}
+    return not first.attack and all(replace(config, **theirs) == first for config in configs)
 
 
 def _nothing(_: Mapping[str, Any]) -> None:
@@ -86,18 +138,26 @@ def _resume(run: "_Run", folder: Folder, overwrite: bool, begin: Begin, progress
     """What the folder lacks of the run is computed."""
     if overwrite:
         folder.clear()
-    tables = folder.found()
-    computed = tables is None or len(tables.seeds) < run.config.seeds
-    if tables is None or computed:
-        run.check_room(folder.path)
-        begin(run.manifest)
-        begun = folder.begin(run.dataset, tables or Tables())
-        if begun.seed > run.config.first_seed or begun.round:
-            where = f"after round {begun.round} of seed {begun.seed}" if begun.round else f"with seed {begun.seed}"
-            folder.say(f"{folder.path} holds part of this run, it resumes {where}")
-        tables = run.go(begun, folder, progress)
-        folder.finish(tables)
-    return RunResult(run.config, {**run.manifest, "finished": True}, tables, computed, folder.path)
+    going = _begun(run, folder, folder.found(), begin, progress)
+    if isinstance(going, RunResult):
+        return going
+    _go([going])
+    return going.finish()
+
+
+def _begun(
+    run: "_Run", folder: Folder, found: Tables | None, begin: Begin, progress: Progress | None
+) -> "_Going | RunResult":
+    """From now on the folder holds this run, unfinished, and it goes on from what is there; or all of it is there."""
+    if found is not None and len(found.seeds) >= run.config.seeds:
+        return RunResult(run.config, {**run.manifest, "finished": True}, found, False, folder.path)
+    run.check_room(folder.path)
+    begin(run.manifest)
+    begun = folder.begin(run.dataset, found or Tables())
+    if begun.seed > run.config.first_seed or begun.round:
+        where = f"after round {begun.round} of seed {begun.seed}" if begun.round else f"with seed {begun.seed}"
+        folder.say(f"{folder.path} holds part of this run, it resumes {where}")
+    return _Going(run, folder, begun, progress)
 
 
 @dataclass(frozen=True)
@@ -105,7 +165,7 @@ class _Run:
     """What a run needs before its first round.
 
     Attributes:
-        federations: by seed; `go` takes each out, so that what it holds on the device goes with its last round.
+        federations: by seed; `_go` takes each out, so that what it holds on the device goes with its last round.
     """
 
     config: RunConfig
@@ -115,10 +175,12 @@ class _Run:
     manifest: dict[str, Any]
 
     @classmethod
-    def of(cls, config: RunConfig, say: Say) -> "_Run":
+    def of(cls, config: RunConfig, say: Say, trainers: Trainers) -> "_Run":
         """Everything that can be wrong with the settings is said here."""
         device = choose_device(config.device)
         dataset, federations = federations_of(config, device, say)
+        for federation in federations.values():
+            federation.trainers = trainers
         if dataset.versions:
             names = {method.name for method in federations[config.first_seed].methods}
             config = replace(config, methods=tuple(text for text in config.methods if find_method(text).name in names))
@@ -127,6 +189,10 @@ class _Run:
         for note in federations[config.first_seed].model_notes:
             say(note)
         return cls(config, dataset, device, federations, manifest_of(config, federations, device))
+
+    def folder(self, out: Path, say: Say) -> Folder:
+        """The run's, made."""
+        return Folder(_made(out), self.config, self.manifest, self.device, say)
 
     def check_room(self, out: Path) -> None:
         """`ConfigError` where the disk is too full for the record or the models."""
@@ -150,41 +216,85 @@ class _Run:
                     "keeps none"
                 )
 
-    def go(self, begun: RunCheckpoint, folder: Folder | None, progress: Progress | None) -> Tables:
-        """From there to the last round of the last seed."""
-        last = begun
-        try:
-            with interruptible() as asked:
-                for seed in self.config.seed_numbers[begun.seed - self.config.first_seed :]:
-                    federation = self.federations.pop(seed)
-                    plan = federation.plan
-                    if folder is not None and self.config.record:
-                        self._record(folder.path, federation)
-                    start = (begun.state if seed == begun.seed else None) or federation.start()
-                    for state, rows in rounds(federation, start):
-                        if folder is not None and self.config.models and not self.dataset.versions:
-                            _keep(folder.path, federation, state, rows)
-                        measured = tables_of(rows, (plan.depart_at, plan.rounds), self.dataset.classes)
-                        last = last.then(seed, state, measured)
-                        if folder is not None:
-                            folder.checkpoint(last, always=bool(rows))
-                        if progress is not None:
-                            progress(seed, state.round, rows)
-                        if asked():
-                            raise KeyboardInterrupt
-        except KeyboardInterrupt:
-            where = f"stopped after round {last.round} of seed {last.seed}"
-            if folder is None:
-                raise Stopped(f"{where}; with --out DIR the same command would resume from there") from None
-            folder.checkpoint(last, always=True)
-            raise Stopped(f"{where}; the same command resumes from there") from None
-        return last.tables
-
-    def _record(self, out: Path, federation: Federation) -> None:
+    def record(self, out: Path, federation: Federation) -> None:
+        """From now on a federation's evaluated rounds are kept."""
         kept = Record.of(out)
         held = RecordedLabels(federation.labels, self.dataset.test.labels, federation.partition.owner)
         kept.write_samples(federation.plan.seed, held)
         federation.record = Recorder(kept, federation.presence)
+
+
+@dataclass
+class _Going:
+    """A run on its way.
+
+    Attributes:
+        last: the round that is done, with all that has been measured.
+    """
+
+    run: _Run
+    folder: Folder | None
+    last: RunCheckpoint
+    progress: Progress | None
+
+    def begin(self, seed: int) -> Federation:
+        """The federation of a seed, which is recorded where the run is."""
+        federation = self.run.federations.pop(seed)
+        if self.folder is not None and self.run.config.record:
+            self.run.record(self.folder.path, federation)
+        return federation
+
+    def take(self, federation: Federation, state: FederationState, rows: Sequence[Measurement]) -> None:
+        """A round that is done."""
+        plan, dataset, folder = federation.plan, self.run.dataset, self.folder
+        if folder is not None and self.run.config.models and not dataset.versions:
+            _keep(folder.path, federation, state, rows)
+        measured = tables_of(rows, (plan.depart_at, plan.rounds), dataset.classes)
+        self.last = self.last.then(plan.seed, state, measured)
+        if folder is not None:
+            folder.checkpoint(self.last, always=bool(rows))
+        if self.progress is not None:
+            self.progress(plan.seed, state.round, rows)
+
+    def stop(self) -> str:
+        """Ctrl-C: what is done is on the disk."""
+        where = f"stopped after round {self.last.round} of seed {self.last.seed}"
+        if self.folder is None:
+            return f"{where}; with --out DIR the same command would resume from there"
+        self.folder.checkpoint(self.last, always=True)
+        return f"{where}; the same command resumes from there"
+
+    def finish(self) -> RunResult:
+        """The folder holds the run, finished."""
+        assert self.folder is not None
+        self.folder.finish(self.last.tables)
+        return self.result
+
+    @property
+    def result(self) -> RunResult:
+        """Of a run that is finished."""
+        run, path = self.run, None if self.folder is None else self.folder.path
+        return RunResult(run.config, {**run.manifest, "finished": True}, self.last.tables, True, path)
+
+
+def _go(runs: Sequence[_Going]) -> None:
+    """From the round that is done to the last one of the last seed; several begin with a seed, and train as one."""
+    config, first = runs[0].run.config, runs[0].last
+    try:
+        with interruptible() as asked:
+            for seed in config.seed_numbers[first.seed - config.first_seed :]:
+                federations = [going.begin(seed) for going in runs]
+                for other in federations[1:]:
+                    other.join(federations[0])
+                resumed = first.state if seed == first.seed else None
+                states = [resumed or federation.start() for federation in federations]
+                for after, rows in rounds_together(federations, states):
+                    for going, federation, state, mine in zip(runs, federations, after, rows, strict=True):
+                        going.take(federation, state, mine)
+                    if asked():
+                        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        raise Stopped("; ".join(dict.fromkeys(going.stop() for going in runs))) from None
 
 
 def _keep(out: Path, federation: Federation, state: FederationState, rows: Sequence[Measurement]) -> None:
