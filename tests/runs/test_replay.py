@@ -342,7 +342,7 @@ def modelled(tmp_path_factory):
 
 def test_without_a_record_the_rounds_of_the_kept_models_are_scored_without_training(modelled, tmp_path, monkeypatch):
     """The last round's numbers are the run's own; a new method and a new readout have a row there."""
-    monkeypatch.setattr("mpt.federation.engine.fast_trainer", None)
+    monkeypatch.setattr("mpt.federation.trainers.fast_trainer", None)
     folder = tmp_path / "run"
     shutil.copytree(modelled[1], folder)
     found = replay(folder, ["fedavg", "sdc", "mpt", EXAMPLE], readouts=["mahalanobis", "cosine"])

@@ -1,7 +1,7 @@
 """MPT-X beside MPT and oracle-train, in many cells: the exhibit `beyond`, which the paper does not have."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -74,7 +74,7 @@ def with_further(results: Results, wanted: Sequence[CellSpec]) -> list[CellSpec]
     """
     there = [*beyond_wanted(results), *(backbones_wanted(results) if results.grid.scale.beyond else [])]
     own = [one.own for one in wanted] if results.grid.own else []
-    return [*wanted, *(one.further for one in wanted if replace(one.further, augment="") in there), *own]
+    return [*wanted, *(one.further for one in wanted if one.further in there), *own]
 
 
 def backbones_wanted(results: Results) -> list[CellSpec]:

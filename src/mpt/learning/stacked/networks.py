@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from mpt.learning.backbones.classifier import Classifier
 from mpt.learning.backbones.mobilenetv3 import SqueezeExcite
-from mpt.learning.backbones.vit_tiny import Block, Perceptron, SelfAttention, ViTTiny
+from mpt.learning.backbones.vit_tiny import Block, Perceptron, ViTTiny
 from mpt.learning.randomness import isolated
-from mpt.learning.stacked.attention import ShortAttention
+from mpt.learning.stacked.attention import TallBlock
 from mpt.learning.stacked.gelu import TallPerceptron
 from mpt.learning.stacked.layers import TallLayerNorm, TallLinear, TallViT, WideLinear, wide_batchnorm, wide_convolution
 from mpt.learning.stacked.tall_maps import Chain, TallBatchNorm, TallSqueeze, has_depthwise, tall_convolution
@@ -133,7 +133,7 @@ class Tall(OneNetwork):
         nn.LayerNorm: TallLayerNorm,
         ViTTiny: TallViT,
         Perceptron: TallPerceptron,
-        SelfAttention: lambda _, __: ShortAttention(),
+        Block: TallBlock,
     }
 
     def arranged(self, images: Tensor) -> Tensor:
