@@ -94,7 +94,7 @@ def _last(rows, bias, d, BLOCK: tl.constexpr, wide):
 
 
 @triton.jit
-def _forward(
+def _attend(
     qkv, bias, out, scale, EACH, HEADS,
     T: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -122,7 +122,7 @@ def _forward(
 
 
 @triton.jit
-def _backward(
+def _attend_back(
     above, qkv, bias, out, sums, scale, EACH, HEADS,
     T: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -143,7 +143,7 @@ def _backward(
         q_1, k_1, v_1 = _last(qkv, of_q, d, BLOCK, wide)
         g_1 = tl.load(above + BLOCK * wide + d).to(tl.float32)
         tl.store(sums + 2 * wide, sum_g + g_1)
-        _backward_beside(out, sums, score, q, k, v, g, b, q_1, k_1, v_1, g_1, t, d, scale, T, wide, BLOCK, PRECISION)
+        _back_beside(out, sums, score, q, k, v, g, b, q_1, k_1, v_1, g_1, t, d, scale, T, wide, BLOCK, PRECISION)
     else:
         tl.store(sums + 2 * wide, sum_g)
         odds = _odds(tl.where((t < T)[None, :], score, -float("inf")), scale)
@@ -157,7 +157,7 @@ def _backward(
 
 
 @triton.jit
-def _backward_beside(
+def _back_beside(
     out, sums, score, q, k, v, g, b, q_1, k_1, v_1, g_1, t, d, scale, T, wide,
     BLOCK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -201,7 +201,7 @@ def forward(qkv: Tensor, bias: Tensor) -> Tensor:
     """(N, T, 3, heads, d) and its bias (V, 3, heads, d) -> (N, T, heads, d)."""
     n, t, _, heads, d = qkv.shape
     out = torch.empty((n, t, heads, d), dtype=qkv.dtype, device=qkv.device)
-    _forward[(n, heads)](qkv, bias, out, d**-0.5, n // len(bias), heads, **_options(qkv))
+    _attend[(n, heads)](qkv, bias, out, d**-0.5, n // len(bias), heads, **_options(qkv))
     return out
 
 
@@ -210,5 +210,5 @@ def backward(above: Tensor, qkv: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     n, _, _, heads, d = qkv.shape
     out = torch.empty_like(qkv)
     sums = torch.empty((n, 3, heads, d), dtype=torch.float32, device=qkv.device)
-    _backward[(n, heads)](above, qkv, bias, out, sums, d**-0.5, n // len(bias), heads, **_options(qkv))
+    _attend_back[(n, heads)](above, qkv, bias, out, sums, d**-0.5, n // len(bias), heads, **_options(qkv))
     return out, torch.unflatten(sums, 0, (len(bias), -1)).sum(dim=1)

@@ -9,7 +9,7 @@ BLOCK = 2048
 
 
 @triton.jit
-def _forward(rows, bias, out, slope, N, D, BLOCK: tl.constexpr):
+def _gelu(rows, bias, out, slope, N, D, BLOCK: tl.constexpr):
     v = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = at < N * D
@@ -25,5 +25,5 @@ def forward(rows: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """Rows (V, N, d) and bias (V, d) -> GELU of their sum, and its derivative."""
     v, n, d = rows.shape
     out, slope = torch.empty_like(rows), torch.empty_like(rows)
-    _forward[(triton.cdiv(n * d, BLOCK), v)](rows, bias, out, slope, n, d, BLOCK=BLOCK, num_warps=8)
+    _gelu[(triton.cdiv(n * d, BLOCK), v)](rows, bias, out, slope, n, d, BLOCK=BLOCK, num_warps=8)
     return out, slope
