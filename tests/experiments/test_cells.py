@@ -178,14 +178,49 @@ def test_cells_of_one_training_are_trained_once_and_measure_what_each_does_by_it
     assert Counter(trained) == {(0, 1): 2, (0, 2): 3, (0, 3): 3, (1, 1): 1, (1, 2): 2, (1, 3): 2}
 
 
+def test_cells_that_were_stopped_inside_a_seed_end_it_alone_and_go_on_together(tmp_path, monkeypatch):
+    store, cells = CellStore(tmp_path), [cell("few", **FEW, seeds=2), cell("more", **MORE, seeds=2)]
+
+    def stop(seed, number, rows):
+        if number == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match=r"after round 2 of seed 0.*; stopped after round 1 of seed 0"):
+        store.compute_together(cells, "cpu", [stop, lambda *_: None], [print, print])
+    trained = trained_in(monkeypatch)
+    assert len(sweep(cells, store, console=quiet()).computed) == 2
+    assert Counter(trained) == {(0, 2): 2, (0, 3): 3, (1, 1): 1, (1, 2): 2, (1, 3): 2}
+
+
+def test_a_cell_that_is_finished_before_another_of_its_training_fails_has_its_page(tmp_path):
+    store, cells = CellStore(tmp_path), [cell("one seed", **FEW), cell("two", **MORE, seeds=2)]
+
+    def fail(seed, number, rows):
+        if seed == 1:
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        store.compute_together(cells, "cpu", [lambda *_: None, fail], [print, print])
+    assert store.paged(cells[0])
+    assert not store.finished(cells[1])
+
+
+def test_an_attack_is_trained_for_its_own_cell():
+    lying, other = (cell(**changes, attack=("shift@0",)) for changes in (FEW, MORE))
+    assert lying.training != other.training
+
+
 def test_a_method_that_fails_leaves_the_cells_of_its_training(tmp_path):
     mine = tmp_path / "mine.py"
     example = Path(__file__).parents[2].joinpath("examples/my_method.py").read_text()
     mine.write_text(example.replace("prototype, classes, then = state", "prototype, classes, then = state[:2]"))
     store, cells = CellStore(tmp_path / "store"), [cell("a", methods=f"{mine}:MyMethod"), cell("b")]
-    swept = sweep(cells, store, console=quiet())
+    console = Console(file=io.StringIO(), width=400)
+    swept = sweep(cells, store, console=console)
     assert swept.computed == (cells[1].key,)
     assert list(swept.failed) == [cells[0].key]
+    assert store.paged(cells[1])
+    assert "b: not computed with others of its training" in console.file.getvalue()
 
 
 @pytest.mark.parametrize("damage", [lambda text: text[:-40], lambda text: text[: len(text) // 2], lambda text: "?"])

@@ -78,6 +78,20 @@ def test_another_learning_rate_needs_no_other_stack():
     assert not set(trainer._stacks) & set(held)
 
 
+def test_the_next_federations_models_are_those_of_a_new_trainer():
+    made, settings = model("cnn3"), TrainingSettings(epochs=1, batch_size=4)
+    first, other = jobs(dict(made.state_dict()), settings), jobs(dict(made.state_dict()), settings)
+    trainer = StackedTrainer("float32", most=3)
+    trainer(made, first)
+    held = list(trainer._stacks)
+    trainer.forget()
+    assert trainer.pool.images is None
+    again, new = trainer(made, other[1:]), StackedTrainer("float32", most=3)(made, other[1:])
+    assert set(trainer._stacks) & set(held)
+    for left, right in zip(again, new, strict=True):
+        assert all(torch.equal(left[k], right[k]) for k in left)
+
+
 def test_settings_that_differ_are_refused():
     made = model("cnn3")
     work = [Job(dict(made.state_dict()), {1: samples(4, SIDE)}, TrainingSettings(epochs=e), 0, 1) for e in (1, 2)]

@@ -10,7 +10,10 @@ torch = pytest.importorskip("torch")
 
 from mpt.federation.cuda_graph_trainer import CudaGraphTrainer
 from mpt.federation.jobs import Job, train_plain
+from mpt.federation.plan import Plan
 from mpt.federation.trainers import (
+    ByLoss,
+    Trainers,
     TritonTrainer,
     fast_trainer,
     stackable,
@@ -172,6 +175,27 @@ def test_the_choice_of_a_trainer():
     assert not stackable(build("cnn3", num_classes=200, in_channels=3, image_size=32, seed=0), settings)
     assert not stackable(small, TrainingSettings(batch_size=512))
     assert not stackable(build("vit-tiny", num_classes=10, in_channels=3, image_size=32, seed=0), settings)
+
+
+def test_a_trainer_serves_the_next_federation_of_its_kind(monkeypatch):
+    chosen = []
+
+    def choose(model, settings, precision, steps):
+        chosen.append((settings.batch_size, steps))
+        return ByLoss(TritonTrainer())
+
+    monkeypatch.setattr("mpt.federation.trainers.fast_trainer", choose)
+    made, plan, trainers = model(), Plan(rare=0), Trainers()
+    first = trainers.fast(made, plan, 1)
+    first.fast.pool.images = torch.zeros(3)
+    assert trainers.fast(made, replace(plan, lr=0.5, seed=1, methods=("mpt",)), 1) is first
+    assert first.fast.pool.images is None  # nothing of the last federation's is held
+    for other in (replace(plan, batch_size=8), replace(plan, precision="tf32"), replace(plan, freeze=True)):
+        assert trainers.fast(made, other, 1) is not first
+    assert trainers.fast(made, plan, 10**6) is not trainers.fast(made, plan, 1)
+    own = replace(plan, backbone="mine.py:net")  # its file may be edited, and what it makes may depend on the seed
+    assert trainers.fast(made, own, 1) is not trainers.fast(made, own, 1)
+    assert [size for size, _ in chosen] == [64, 8, 64, 64, 64, 64, 64, 64]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")

@@ -14,7 +14,7 @@ from mpt.methods import METHODS
 from mpt.runs.config import RunConfig, for_features, make_config
 from mpt.runs.export import deployable
 from mpt.runs.replay import replay
-from mpt.runs.simulate import simulate
+from mpt.runs.simulate import simulate, simulate_together
 
 CLASSES = tuple("abcdef")
 LEFT_OUT = {"fedavg", "fedlc", "ccvr", "mpt:trained", "live", "live:duo", "fedavg:live"}
@@ -208,3 +208,11 @@ def test_the_code_of_the_guide_prints_what_stands_there(tmp_path, monkeypatch, c
     chosen = settings(tmp_path / "versions.npz", rounds=2, remaining=0.0, methods=("fedavg", "frozen", "mpt-x"))
     last = {r["method"]: r["f1"] for r in simulate(chosen, say=lambda _: None).tables.metrics if r["class"] == "f"}
     assert last["mpt-x"] > last["frozen"] + 0.3
+
+
+def test_runs_of_versions_go_together_as_each_does_by_itself(versions, tmp_path):
+    configs = [settings(versions, methods=methods) for methods in (("mpt", "frozen"), ("mpt-x",))]
+    outs, nobody, silent = [tmp_path / "a", tmp_path / "b"], [None, None], [lambda _: None] * 2
+    for both, config in zip(simulate_together(configs, outs, progress=nobody, say=silent), configs, strict=True):
+        alone = simulate(config).tables
+        assert [r["f1"] for r in both.tables.metrics] == [r["f1"] for r in alone.metrics]

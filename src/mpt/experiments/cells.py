@@ -66,7 +66,12 @@ class Cell:
 
     @cached_property
     def training(self) -> str:
-        """A hash of all that determines the models: cells that share it differ in what is read out of them."""
+        """A hash of all that determines the models: cells that share it differ in what is read out of them.
+
+        One with an attack shares it with none: attackers may keep what they have seen.
+        """
+        if self.config.attack:
+            return self.key
         read_out = {name: default_of(RunConfig, name) for name in (*READ_OUT, "seeds")}
         return replace(self, config=replace(self.config, **read_out), label="").key
 
@@ -110,6 +115,10 @@ class CellStore:
     def folder(self, cell: Cell) -> Path:
         """A cell's, as `mpt run --out` writes it."""
         return self.path / cell.key
+
+    def paged(self, cell: Cell) -> bool:
+        """Whether it is finished and has its page."""
+        return self.finished(cell) and (self.folder(cell) / "report.html").exists()
 
     def finished(self, cell: Cell) -> bool:
         """Whether all its seeds are there."""
@@ -209,21 +218,14 @@ class CellStore:
         cells: Sequence[Cell],
         device: str,
         progress: Sequence[Progress],
-        say: Callable[[str], None],
+        say: Sequence[Callable[[str], None]],
         trainers: "Trainers | None" = None,
     ) -> None:
-        """The same for several claimed cells of one training, which is trained once; one that has fewer seeds than
-        another first catches up.
-        """
+        """The same for several claimed cells of one training, which is trained once."""
         from mpt.report.simulate import simulate_together
 
-        there = [self.seeds(cell) for cell in cells]
-        for cell, seeds, watch in zip(cells, there, progress, strict=True):
-            if seeds < max(there):
-                behind = replace(cell, config=replace(cell.config, seeds=min(max(there), cell.config.seeds)))
-                self.compute(behind, device, watch, say, trainers)
-        configs = [self._begun(cell, device) for cell in cells]
-        simulate_together(configs, list(map(self.folder, cells)), progress=progress, say=say, trainers=trainers)
+        configs, folders = [self._begun(cell, device) for cell in cells], list(map(self.folder, cells))
+        simulate_together(configs, folders, progress=progress, say=say, trainers=trainers)
 
     def _begun(self, cell: Cell, device: str) -> RunConfig:
         """The settings of what a claimed cell lacks; its folder is there."""

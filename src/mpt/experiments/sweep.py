@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -113,9 +113,10 @@ def work(
             elif (failure := store.failure(cell, started)) is not None:
                 report(("failed", cell.key, failure))
             elif time.time() < until:
-                mates = [c for c in waiting if c.training == cell.training and c is not cell]
                 with ExitStack() as claims:
-                    ours = [c for c in (cell, *mates) if claims.enter_context(store.claimed(c))]
+                    ours = [cell] if claims.enter_context(store.claimed(cell)) else []
+                    mates = [c for c in waiting if ours and c.training == cell.training and c is not cell]
+                    ours += [c for c in mates if claims.enter_context(store.claimed(c))]
                     ours = [c for c in ours if _open(c, store, started)]
                     if cell in ours:
                         _compute(ours, store, device, report, trainers)
@@ -141,11 +142,14 @@ def _compute(
         report(("begun", cell.key, None))
     told, say = [partial(_told, cell, report) for cell in cells], [partial(_said, cell, report) for cell in cells]
     if len(cells) > 1:
-        with suppress(Exception):  # whichever of them it is, the others go on
-            store.compute_together(cells, device, told, say[0], trainers)
+        try:
+            store.compute_together(cells, device, told, say, trainers)
+        except Exception as error:  # whichever of them it is, the others go on
+            for noted in say:
+                noted(f"not computed with others of its training ({type(error).__name__}: {error}), but by itself")
     for cell, progress, noted in zip(cells, told, say, strict=True):
         try:
-            if not store.finished(cell):
+            if not store.paged(cell):
                 store.compute(cell, device, progress, noted, trainers)
         except Exception as error:  # one cell that fails leaves the others
             report(("failed", cell.key, f"{type(error).__name__}: {error}"))

@@ -235,8 +235,10 @@ class Federation:
         return id(self._numbers)
 
     def join(self, other: "Federation") -> None:
-        """Before either has started: train as one with another, which differs in its methods alone."""
+        """Before either has started: train as one with another, which differs in what is read out alone."""
         self._numbers, self.fresh = other._numbers, other.fresh
+        self.vehicles, self.without_rare = other.vehicles, other.without_rare
+        self.test_images, self.test_labels = other.test_images, other.test_labels
 
     def advance(self, state: FederationState) -> tuple[FederationState, list[Measurement]]:
         """The next round, and its rows in the order of the methods; none where the plan does not read it out."""

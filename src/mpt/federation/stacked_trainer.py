@@ -40,6 +40,7 @@ class StackedTrainer:
     most: int = 16
     pool: Pool = field(default_factory=Pool)
     _stacks: list[StackedSteps] = field(default_factory=list)
+    _kept: dict[tuple[int, bool], StackedSteps] = field(default_factory=dict)
     _alone: CudaGraphTrainer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -51,10 +52,17 @@ class StackedTrainer:
         if any(job.settings != settings for job in jobs):
             raise LearningError("jobs: their settings differ, should be the same for all jobs of a round")
         self._stacks = [stack for stack in self._stacks if stack.fits(settings)]
+        self._kept = {key: stack for key, stack in self._kept.items() if stack.fits(settings)}
         self.pool.hold(jobs)
         exact = self.precision == "float32"
         with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=not exact):
             return self._train(model, jobs)
+
+    def forget(self) -> None:
+        """The samples; stacks are kept for who would make the same, so that a federation's numbers are its own."""
+        self.pool = Pool()
+        self._kept |= {(stack.vehicles, stack.compiled): stack for stack in self._stacks}
+        self._stacks = []
 
     def _train(self, model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
         made, cuda = [merging(model, job) for job in jobs], model.head.weight.device.type == "cuda"
@@ -125,14 +133,15 @@ class StackedTrainer:
         if not fitting:
             compiled = self.compiled and len(self._stacks) < MOST_COMPILED
             mixed = self.precision == "bfloat16"
-            fitting = [StackedSteps(model, settings, vehicles, mixed=mixed, compiled=compiled)]
+            kept = self._kept.pop((vehicles, compiled), None)
+            fitting = [kept or StackedSteps(model, settings, vehicles, mixed=mixed, compiled=compiled)]
             self._stacks += fitting
         return min(fitting, key=lambda stack: stack.vehicles)
 
     def _fitting(self, model: Classifier, settings: TrainingSettings) -> int:
         """How many vehicles at a time."""
         device = model.head.weight.device
-        if device.type != "cuda" or self._stacks:
+        if device.type != "cuda" or self._stacks or self._kept:
             return self.most
         free = torch.cuda.mem_get_info(device)[0]
         self.most = max(1, min(self.most, int(MEMORY * free / bytes_a_vehicle(model, settings))))

@@ -19,6 +19,7 @@ from mpt.federation.plan import Plan, Precision
 from mpt.federation.stacked_trainer import StackedTrainer
 from mpt.federation.taking_part import Pool, TakingPart, logit_shift, taking_part
 from mpt.learning import Classifier, DivergedError, LearningError, TrainingSettings, generator
+from mpt.learning.backbones import BACKBONES
 from mpt.learning.backbones.cnn3 import CNN3, GRID
 from mpt.learning.cuda_graphs import draws_nothing
 from mpt.learning.losses import is_shifted
@@ -62,19 +63,26 @@ def fast_trainer(
 
 @dataclass
 class Trainers:
-    """Fast trainers for federations that run one after the other: what is compiled for one serves the next."""
+    """For federations that run one after the other: what was compiled for the last one serves the next of its kind."""
 
-    _made: dict[tuple[Any, ...], Trainer] = field(default_factory=dict)
+    _key: tuple[Any, ...] = ()
+    _made: Trainer | None = None
 
     def fast(self, model: Classifier, plan: Plan, steps: int) -> Trainer:
-        """`fast_trainer`'s, of an earlier federation where it had one for this."""
+        """`fast_trainer`'s, the one of the last federation where it was made for this."""
         what = (plan.backbone, model.input_shape, model.num_classes, plan.freeze, str(model.head.weight.device))
         key = (*what, replace(plan.training, lr=1.0), plan.precision, steps >= WORTH_COMPILING)
-        if key not in self._made:
-            self._made[key] = fast_trainer(model, plan.training, plan.precision, steps)
-        elif isinstance(used := self._made[key], ByLoss):
-            used.forget()
-        return self._made[key]
+        built_in = BACKBONES.parse(plan.backbone).head in BACKBONES  # another's may be edited, or depend on the seed
+        self.forget()
+        if self._made is None or key != self._key or not built_in:
+            self._made = None
+            self._made, self._key = fast_trainer(model, plan.training, plan.precision, steps), key
+        return self._made
+
+    def forget(self) -> None:
+        """A federation is done: what its trainer has of it, its samples before all."""
+        if isinstance(self._made, ByLoss):
+            self._made.forget()
 
 
 def stackable(model: Classifier, settings: TrainingSettings) -> bool:
@@ -102,9 +110,9 @@ class ByLoss:
         return [done[i] if i in done else train_plain(model, [job])[0] for i, job in enumerate(jobs)]
 
     def forget(self) -> None:
-        """The samples of federations that are done."""
+        """What belongs to a federation that is done."""
         if isinstance(self.fast, TritonTrainer | StackedTrainer):
-            self.fast.pool = Pool()
+            self.fast.forget()
 
 
 def train_channels_last(model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:
@@ -174,6 +182,10 @@ class TritonTrainer:
             plain = job.plain
             made.append(self._average(layout, job, *trained) if plain else self._merged(layout, model, job, *trained))
         return made
+
+    def forget(self) -> None:
+        """The samples, and the stack, whose size depends on what it was used for."""
+        self.pool, self._stack = Pool(), None
 
     @staticmethod
     def _merged(

@@ -12,6 +12,7 @@ from mpt.federation.trainers import Trainers
 from mpt.report.page import write_report
 from mpt.runs import simulate as runs
 from mpt.runs.config import RunConfig
+from mpt.runs.going import Progress
 from mpt.runs.live import Display, NotebookBar, f1_line, notebook_display
 from mpt.runs.logbook import track as logger_of
 from mpt.runs.result import RunResult
@@ -45,7 +46,7 @@ def simulate(
     out: Path | str | None = None,
     overwrite: bool = False,
     begin: runs.Begin | None = None,
-    progress: runs.Progress | bool | None = None,
+    progress: Progress | bool | None = None,
     track: str | None = None,
     say: runs.Say = _LOG.warning,
     trainers: Trainers | None = None,
@@ -75,7 +76,7 @@ def simulate(
             stack.callback(logger.close)
         shown = stack.enter_context(_Watched(config, display))
         begins = [shown.begin, *([begin] if begin else []), *([logger.begin] if logger else [])]
-        rounds: list[runs.Progress] = [
+        rounds: list[Progress] = [
             shown,
             *([progress] if callable(progress) else []),
             *([logger] if logger else []),
@@ -99,15 +100,12 @@ def simulate_together(
     configs: Sequence[RunConfig],
     outs: Sequence[Path],
     *,
-    progress: Sequence[runs.Progress | None],
-    say: runs.Say = _LOG.warning,
+    progress: Sequence[Progress | None],
+    say: Sequence[runs.Say],
     trainers: Trainers | None = None,
 ) -> list[RunResult]:
     """`mpt.runs.simulate.simulate_together`, with a page in each folder."""
-    results = runs.simulate_together(configs, outs, progress=progress, say=say, trainers=trainers)
-    for result in results:
-        _paged(result)
-    return results
+    return runs.simulate_together(configs, outs, progress=progress, say=say, finished=_paged, trainers=trainers)
 
 
 def _each(calls: Sequence[Callable[..., None]], *given: Any) -> None:

@@ -15,10 +15,7 @@ from mpt.base.settings import default_of
 from mpt.base.text import quantity
 from mpt.data import Dataset, load
 from mpt.federation.engine import Federation
-from mpt.federation.lockstep import rounds_together
-from mpt.federation.measurement import Measurement
 from mpt.federation.plan import Plan
-from mpt.federation.state import FederationState
 from mpt.federation.trainers import Trainers
 from mpt.federation.upgrades import UpgradedFederation, applicable
 from mpt.methods import find_method, find_methods
@@ -26,17 +23,14 @@ from mpt.runs import models, record
 from mpt.runs.checkpoint import RunCheckpoint
 from mpt.runs.config import READ_OUT, ConfigError, RunConfig
 from mpt.runs.folder import Folder
-from mpt.runs.interrupts import Stopped, interruptible
+from mpt.runs.going import Going, Progress, go
 from mpt.runs.manifest import manifest_of
 from mpt.runs.models import ModelFolder
 from mpt.runs.record import Record, RecordedLabels, Recorder
 from mpt.runs.result import RunResult
-from mpt.runs.tables import Tables, tables_of
+from mpt.runs.tables import Tables
 
 _LOG = logging.getLogger("mpt")
-
-Progress = Callable[[int, int, Sequence[Measurement]], None]
-"""Called after every round with the seed, the round's number and its rows."""
 
 Begin = Callable[[Mapping[str, Any]], None]
 """Called once before the first round with the manifest: all that is known beforehand."""
@@ -70,14 +64,14 @@ def simulate(
     Raises:
         Stopped: on Ctrl-C, after what has been done is on the disk.
     """
-    run = _Run.of(config, say, trainers or Trainers())
+    run = Run.of(config, say, trainers or Trainers())
     begin = begin or _nothing
     if out is None:
         if config.record:
             raise ConfigError("record: there is no folder to record into, should come with --out DIR")
         begin(run.manifest)
-        going = _Going(run, None, RunCheckpoint("", config.first_seed, None), progress)
-        _go([going])
+        going = Going(run, None, RunCheckpoint("", config.first_seed, None), progress)
+        go([going])
         return RunResult(run.config, run.manifest, going.last.tables)
     folder = run.folder(Path(out), say)
     with folder.locked():
@@ -89,44 +83,45 @@ def simulate_together(
     outs: Sequence[Path],
     *,
     progress: Sequence[Progress | None],
-    say: Say = _LOG.warning,
+    say: Sequence[Say],
+    finished: Callable[[RunResult], None] | None = None,
     trainers: Trainers | None = None,
 ) -> list[RunResult]:
     """Several runs whose models are the same: all that they have in common is trained once.
 
-    Each is written to a folder of its own, as `simulate` writes it. They go together from the first seed that all of
-    them lack; what else one of them lacks it does by itself.
+    Each is written to a folder of its own, as `simulate` writes it. A seed that several of them lack they go through
+    together; one that was stopped inside a seed first ends it by itself.
 
     Args:
         configs: settings that differ in what does not concern training, such as methods.
         outs: their folders.
-        progress: called after every round of each.
-        say, trainers: as in `simulate`.
+        progress, say: one each, as in `simulate`.
+        finished: called with each that is finished, as soon as it is.
+        trainers: as in `simulate`.
 
     Raises:
         Stopped: on Ctrl-C, after what has been done is on the disk.
     """
     shared = trainers or Trainers()
-    runs = [_Run.of(config, say, shared) for config in configs]
+    runs = [Run.of(config, told, shared) for config, told in zip(configs, say, strict=True)]
     with ExitStack() as stack:
-        folders = [run.folder(Path(out), say) for run, out in zip(runs, outs, strict=True)]
+        folders = [run.folder(Path(out), told) for run, out, told in zip(runs, outs, say, strict=True)]
         for folder in folders:
             stack.enter_context(folder.locked())
         each = zip(runs, folders, progress, strict=True)
         found = [_begun(run, folder, folder.found(), _nothing, watch) for run, folder, watch in each]
-        lacking = [going for going in found if isinstance(going, _Going)]
-        fresh = len({going.last.seed for going in lacking}) == 1 and not any(going.last.round for going in lacking)
-        for some in [lacking] if fresh and _alike(configs) else [[going] for going in lacking]:
-            _go(some)
-            for going in some:
-                going.finish()
-    return [going.result if isinstance(going, _Going) else going for going in found]
+        lacking = [going for going in found if isinstance(going, Going)]
+        for going in lacking:
+            going.finished = finished
+        for some in [lacking] if _alike(configs) else [[going] for going in lacking]:
+            go(some)
+    return [going.result if isinstance(going, Going) else going for going in found]
 
 
 def _alike(configs: Sequence[RunConfig]) -> bool:
     """Whether what is trained is the same."""
     first = configs[0]
-    theirs = {name: getattr(first, name) for name in READ_OUT}
+    theirs = {name: getattr(first, name) for name in (*READ_OUT, "seeds")}
     return not first.attack and all(replace(config, **theirs) == first for config in configs)
 
 
@@ -134,20 +129,20 @@ def _nothing(_: Mapping[str, Any]) -> None:
     pass
 
 
-def _resume(run: "_Run", folder: Folder, overwrite: bool, begin: Begin, progress: Progress | None) -> RunResult:
+def _resume(run: "Run", folder: Folder, overwrite: bool, begin: Begin, progress: Progress | None) -> RunResult:
     """What the folder lacks of the run is computed."""
     if overwrite:
         folder.clear()
     going = _begun(run, folder, folder.found(), begin, progress)
     if isinstance(going, RunResult):
         return going
-    _go([going])
-    return going.finish()
+    go([going])
+    return going.result
 
 
 def _begun(
-    run: "_Run", folder: Folder, found: Tables | None, begin: Begin, progress: Progress | None
-) -> "_Going | RunResult":
+    run: "Run", folder: Folder, found: Tables | None, begin: Begin, progress: Progress | None
+) -> "Going | RunResult":
     """From now on the folder holds this run, unfinished, and it goes on from what is there; or all of it is there."""
     if found is not None and len(found.seeds) >= run.config.seeds:
         return RunResult(run.config, {**run.manifest, "finished": True}, found, False, folder.path)
@@ -157,15 +152,15 @@ def _begun(
     if begun.seed > run.config.first_seed or begun.round:
         where = f"after round {begun.round} of seed {begun.seed}" if begun.round else f"with seed {begun.seed}"
         folder.say(f"{folder.path} holds part of this run, it resumes {where}")
-    return _Going(run, folder, begun, progress)
+    return Going(run, folder, begun, progress)
 
 
 @dataclass(frozen=True)
-class _Run:
+class Run:
     """What a run needs before its first round.
 
     Attributes:
-        federations: by seed; `_go` takes each out, so that what it holds on the device goes with its last round.
+        federations: by seed; `go` takes each out, so that what it holds on the device goes with its last round.
     """
 
     config: RunConfig
@@ -175,7 +170,7 @@ class _Run:
     manifest: dict[str, Any]
 
     @classmethod
-    def of(cls, config: RunConfig, say: Say, trainers: Trainers) -> "_Run":
+    def of(cls, config: RunConfig, say: Say, trainers: Trainers) -> "Run":
         """Everything that can be wrong with the settings is said here."""
         device = choose_device(config.device)
         dataset, federations = federations_of(config, device, say)
@@ -222,87 +217,6 @@ class _Run:
         held = RecordedLabels(federation.labels, self.dataset.test.labels, federation.partition.owner)
         kept.write_samples(federation.plan.seed, held)
         federation.record = Recorder(kept, federation.presence)
-
-
-@dataclass
-class _Going:
-    """A run on its way.
-
-    Attributes:
-        last: the round that is done, with all that has been measured.
-    """
-
-    run: _Run
-    folder: Folder | None
-    last: RunCheckpoint
-    progress: Progress | None
-
-    def begin(self, seed: int) -> Federation:
-        """The federation of a seed, which is recorded where the run is."""
-        federation = self.run.federations.pop(seed)
-        if self.folder is not None and self.run.config.record:
-            self.run.record(self.folder.path, federation)
-        return federation
-
-    def take(self, federation: Federation, state: FederationState, rows: Sequence[Measurement]) -> None:
-        """A round that is done."""
-        plan, dataset, folder = federation.plan, self.run.dataset, self.folder
-        if folder is not None and self.run.config.models and not dataset.versions:
-            _keep(folder.path, federation, state, rows)
-        measured = tables_of(rows, (plan.depart_at, plan.rounds), dataset.classes)
-        self.last = self.last.then(plan.seed, state, measured)
-        if folder is not None:
-            folder.checkpoint(self.last, always=bool(rows))
-        if self.progress is not None:
-            self.progress(plan.seed, state.round, rows)
-
-    def stop(self) -> str:
-        """Ctrl-C: what is done is on the disk."""
-        where = f"stopped after round {self.last.round} of seed {self.last.seed}"
-        if self.folder is None:
-            return f"{where}; with --out DIR the same command would resume from there"
-        self.folder.checkpoint(self.last, always=True)
-        return f"{where}; the same command resumes from there"
-
-    def finish(self) -> RunResult:
-        """The folder holds the run, finished."""
-        assert self.folder is not None
-        self.folder.finish(self.last.tables)
-        return self.result
-
-    @property
-    def result(self) -> RunResult:
-        """Of a run that is finished."""
-        run, path = self.run, None if self.folder is None else self.folder.path
-        return RunResult(run.config, {**run.manifest, "finished": True}, self.last.tables, True, path)
-
-
-def _go(runs: Sequence[_Going]) -> None:
-    """From the round that is done to the last one of the last seed; several begin with a seed, and train as one."""
-    config, first = runs[0].run.config, runs[0].last
-    try:
-        with interruptible() as asked:
-            for seed in config.seed_numbers[first.seed - config.first_seed :]:
-                federations = [going.begin(seed) for going in runs]
-                for other in federations[1:]:
-                    other.join(federations[0])
-                resumed = first.state if seed == first.seed else None
-                states = [resumed or federation.start() for federation in federations]
-                for after, rows in rounds_together(federations, states):
-                    for going, federation, state, mine in zip(runs, federations, after, rows, strict=True):
-                        going.take(federation, state, mine)
-                    if asked():
-                        raise KeyboardInterrupt
-    except KeyboardInterrupt:
-        raise Stopped("; ".join(dict.fromkeys(going.stop() for going in runs))) from None
-
-
-def _keep(out: Path, federation: Federation, state: FederationState, rows: Sequence[Measurement]) -> None:
-    """The models of the departure and of the last round, each once."""
-    plan = federation.plan
-    if state.round in (plan.depart_at, plan.rounds):
-        trainings = {method.name: method.training for method in federation.methods}
-        ModelFolder.of(out).write(plan.seed, state.round, state.models, rows, trainings)
 
 
 def federations_of(config: RunConfig, device: str, say: Say) -> tuple[Dataset, dict[int, Federation]]:

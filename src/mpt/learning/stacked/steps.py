@@ -35,7 +35,7 @@ class StackedSteps:
     def __init__(
         self, model: Classifier, settings: TrainingSettings, vehicles: int, *, mixed: bool, compiled: bool = False
     ) -> None:
-        self.settings, self.vehicles, self.mixed = settings, vehicles, mixed
+        self.settings, self.vehicles, self.mixed, self.compiled = settings, vehicles, mixed, compiled
         self.device = model.head.weight.device
         self.stack = stack_of(model, vehicles)
         if compiled:
