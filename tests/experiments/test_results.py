@@ -150,12 +150,3 @@ def test_overheads_are_over_the_same_fractions_for_all_methods(tmp_path):
     assert row(both.table, "MPT-X")[-1].mean == F1["beyond"]
     points = [[p.about.partition(":")[0] for p in figure.panels[0].drawing.points] for figure in (some, both)]
     assert set(points[1]) - set(points[0]) == {"MPT-X"}
-
-
-def test_where_one_cell_has_all_rows_they_are_there_once(tmp_path):
-    wanted = CellSpec(backbone="mobilenetv3")
-    results = finish(tmp_path, wanted)
-    cell = results.grid.cell(wanted)
-    outcome = results.of(wanted)
-    assert outcome.tables == results.store.tables(cell)
-    assert results.of(wanted.further) is outcome

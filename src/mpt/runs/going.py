@@ -17,7 +17,7 @@ from mpt.runs.result import RunResult
 from mpt.runs.tables import tables_of
 
 if TYPE_CHECKING:
-    from mpt.runs.simulate import Run
+    from mpt.runs.simulate import PreparedRun
 
 Progress = Callable[[int, int, Sequence[Measurement]], None]
 """Called after every round with the seed, the round's number and its rows."""
@@ -34,7 +34,7 @@ class Going:
         finished: called when the folder holds the run, finished.
     """
 
-    run: "Run"
+    run: "PreparedRun"
     folder: Folder | None
     last: RunCheckpoint
     progress: Progress | None

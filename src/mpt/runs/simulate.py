@@ -64,7 +64,7 @@ def simulate(
     Raises:
         Stopped: on Ctrl-C, after what has been done is on the disk.
     """
-    run = Run.of(config, say, trainers or Trainers())
+    run = PreparedRun.of(config, say, trainers or Trainers())
     begin = begin or _nothing
     if out is None:
         if config.record:
@@ -103,7 +103,7 @@ def simulate_together(
         Stopped: on Ctrl-C, after what has been done is on the disk.
     """
     shared = trainers or Trainers()
-    runs = [Run.of(config, told, shared) for config, told in zip(configs, say, strict=True)]
+    runs = [PreparedRun.of(config, told, shared) for config, told in zip(configs, say, strict=True)]
     with ExitStack() as stack:
         folders = [run.folder(Path(out), told) for run, out, told in zip(runs, outs, say, strict=True)]
         for folder in folders:
@@ -129,7 +129,7 @@ def _nothing(_: Mapping[str, Any]) -> None:
     pass
 
 
-def _resume(run: "Run", folder: Folder, overwrite: bool, begin: Begin, progress: Progress | None) -> RunResult:
+def _resume(run: "PreparedRun", folder: Folder, overwrite: bool, begin: Begin, progress: Progress | None) -> RunResult:
     """What the folder lacks of the run is computed."""
     if overwrite:
         folder.clear()
@@ -141,7 +141,7 @@ def _resume(run: "Run", folder: Folder, overwrite: bool, begin: Begin, progress:
 
 
 def _begun(
-    run: "Run", folder: Folder, found: Tables | None, begin: Begin, progress: Progress | None
+    run: "PreparedRun", folder: Folder, found: Tables | None, begin: Begin, progress: Progress | None
 ) -> "Going | RunResult":
     """From now on the folder holds this run, unfinished, and it goes on from what is there; or all of it is there."""
     if found is not None and len(found.seeds) >= run.config.seeds:
@@ -156,7 +156,7 @@ def _begun(
 
 
 @dataclass(frozen=True)
-class Run:
+class PreparedRun:
     """What a run needs before its first round.
 
     Attributes:
@@ -170,7 +170,7 @@ class Run:
     manifest: dict[str, Any]
 
     @classmethod
-    def of(cls, config: RunConfig, say: Say, trainers: Trainers) -> "Run":
+    def of(cls, config: RunConfig, say: Say, trainers: Trainers) -> "PreparedRun":
         """Everything that can be wrong with the settings is said here."""
         device = choose_device(config.device)
         dataset, federations = federations_of(config, device, say)
