@@ -88,6 +88,9 @@ def test_the_next_federations_models_are_those_of_a_new_trainer():
     assert trainer.pool.images is None
     again, new = trainer(made, other[1:]), StackedTrainer("float32", most=3)(made, other[1:])
     assert set(trainer._stacks) & set(held)
+    used = list(trainer._stacks)
+    trainer.forget()
+    assert list(trainer._kept.values()) == used  # not all that ever were
     for left, right in zip(again, new, strict=True):
         assert all(torch.equal(left[k], right[k]) for k in left)
 

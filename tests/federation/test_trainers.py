@@ -186,16 +186,20 @@ def test_a_trainer_serves_the_next_federation_of_its_kind(monkeypatch):
 
     monkeypatch.setattr("mpt.federation.trainers.fast_trainer", choose)
     made, plan, trainers = model(), Plan(rare=0), Trainers()
-    first = trainers.fast(made, plan, 1)
-    first.fast.pool.images = torch.zeros(3)
-    assert trainers.fast(made, replace(plan, lr=0.5, seed=1, methods=("mpt",)), 1) is first
+    with trainers.used():
+        first = trainers.fast(made, plan, 1)
+        first.fast.pool.images = torch.zeros(3)
     assert first.fast.pool.images is None  # nothing of the last federation's is held
+    assert trainers.fast(made, replace(plan, lr=0.5, seed=1, methods=("mpt",)), 1) is first
+    with pytest.raises(RuntimeError), trainers.used():
+        raise RuntimeError("out of memory")
+    assert trainers.fast(made, plan, 1) is not first
     for other in (replace(plan, batch_size=8), replace(plan, precision="tf32"), replace(plan, freeze=True)):
         assert trainers.fast(made, other, 1) is not first
     assert trainers.fast(made, plan, 10**6) is not trainers.fast(made, plan, 1)
     own = replace(plan, backbone="mine.py:net")  # its file may be edited, and what it makes may depend on the seed
     assert trainers.fast(made, own, 1) is not trainers.fast(made, own, 1)
-    assert [size for size, _ in chosen] == [64, 8, 64, 64, 64, 64, 64, 64]
+    assert [size for size, _ in chosen] == [64, 64, 8, 64, 64, 64, 64, 64, 64]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")

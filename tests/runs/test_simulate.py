@@ -19,6 +19,7 @@ from PIL import Image
 
 import mpt
 from mpt.report.simulate import simulate
+from mpt.runs import folder
 from mpt.runs.config import ConfigError, make_config
 from mpt.runs.interrupts import Stopped
 from mpt.runs.tables import COLUMNS, Tables
@@ -474,3 +475,24 @@ def test_ctrl_c_is_one_sentence_and_exit_code_130(tmp_path):
     assert said.endswith("the same command resumes from there\n")
     assert "Traceback" not in said
     assert printed == ""
+
+
+def test_a_run_that_was_killed_as_it_was_extended_is_finished_again(tmp_path, monkeypatch):
+    simulate(small(), out=tmp_path)
+    metrics = (tmp_path / "metrics.csv").read_bytes()
+    write = folder.write_atomically
+
+    def killed(path, *content):
+        if path.name == "config.toml":
+            raise KeyboardInterrupt
+        write(path, *content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "write_atomically", killed)
+        with pytest.raises(KeyboardInterrupt):
+            simulate(small(seeds=2), out=tmp_path)
+    assert not json.loads((tmp_path / "manifest.json").read_text())["finished"]
+    result = simulate(small(), out=tmp_path)
+    assert json.loads((tmp_path / "manifest.json").read_text())["finished"]
+    assert (tmp_path / "metrics.csv").read_bytes() == metrics
+    assert result.tables.seeds == (0,)

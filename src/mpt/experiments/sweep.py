@@ -145,7 +145,7 @@ def _compute(
         try:
             store.compute_together(cells, device, told, say, trainers)
         except Exception as error:  # whichever of them it is, the others go on
-            for noted in say:
+            for noted in (noted for cell, noted in zip(cells, say, strict=True) if not store.paged(cell)):
                 noted(f"not computed with others of its training ({type(error).__name__}: {error}), but by itself")
     for cell, progress, noted in zip(cells, told, say, strict=True):
         try:

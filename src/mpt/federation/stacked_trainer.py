@@ -59,9 +59,9 @@ class StackedTrainer:
             return self._train(model, jobs)
 
     def forget(self) -> None:
-        """The samples; stacks are kept for who would make the same, so that a federation's numbers are its own."""
+        """The samples; stacks are kept for the next federation, if it would make the same."""
         self.pool = Pool()
-        self._kept |= {(stack.vehicles, stack.compiled): stack for stack in self._stacks}
+        self._kept = {(stack.vehicles, stack.compiled): stack for stack in self._stacks}
         self._stacks = []
 
     def _train(self, model: Classifier, jobs: Sequence[Job]) -> list[dict[str, Tensor]]:

@@ -4,7 +4,8 @@ All draw the same samples in the same order as `train_plain`, so that in float32
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any
@@ -73,14 +74,19 @@ class Trainers:
         what = (plan.backbone, model.input_shape, model.num_classes, plan.freeze, str(model.head.weight.device))
         key = (*what, replace(plan.training, lr=1.0), plan.precision, steps >= WORTH_COMPILING)
         built_in = BACKBONES.parse(plan.backbone).head in BACKBONES  # another's may be edited, or depend on the seed
-        self.forget()
         if self._made is None or key != self._key or not built_in:
             self._made = None
             self._made, self._key = fast_trainer(model, plan.training, plan.precision, steps), key
         return self._made
 
-    def forget(self) -> None:
-        """A federation is done: what its trainer has of it, its samples before all."""
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Inside, a federation trains; then its trainer forgets what it has of it, and is dropped if it failed."""
+        try:
+            yield
+        except BaseException:
+            self._made = None
+            raise
         if isinstance(self._made, ByLoss):
             self._made.forget()
 

@@ -79,13 +79,6 @@ class Going:
         self.folder.checkpoint(self.last, always=True)
         return f"{where}; the same command resumes from there"
 
-    def finish(self) -> None:
-        """The last seed is done."""
-        if self.folder is not None:
-            self.folder.finish(self.last.tables)
-            if self.finished is not None:
-                self.finished(self.result)
-
 
 def go(runs: Sequence[Going]) -> None:
     """What runs of one training lack, seed by seed.
@@ -96,20 +89,27 @@ def go(runs: Sequence[Going]) -> None:
         Stopped: on Ctrl-C, after what has been done is on the disk.
     """
     lacking, going = {one: one.seeds for one in runs}, list(runs)
+
+    def finish(ready: Sequence[Going]) -> None:
+        for one in ready:
+            going.remove(one)
+            if one.folder is not None:
+                one.folder.finish(one.last.tables)
+                if one.finished is not None:
+                    one.finished(one.result)
+
     try:
         with interruptible() as asked:
+            finish([one for one in runs if not lacking[one]])
             for seed in sorted({seed for seeds in lacking.values() for seed in seeds}):
                 there = [one for one in going if seed in lacking[one]]
                 inside = [one for one in there if one.last.seed == seed and one.last.round]
                 beginning = [one for one in there if one not in inside]
                 for some in filter(None, [*([one] for one in inside), beginning]):
                     _go_through(seed, some, asked)
-                for one in there:
-                    if seed == lacking[one][-1]:
-                        one.finish()
-                        going.remove(one)
+                finish([one for one in there if seed == lacking[one][-1]])
     except KeyboardInterrupt:
-        raise Stopped("; ".join(dict.fromkeys(one.stop() for one in going))) from None
+        raise Stopped("; ".join(dict.fromkeys(one.stop() for one in going)) or "stopped") from None
 
 
 def _go_through(seed: int, runs: Sequence[Going], asked: Callable[[], bool]) -> None:
@@ -119,12 +119,12 @@ def _go_through(seed: int, runs: Sequence[Going], asked: Callable[[], bool]) -> 
         other.join(federations[0])
     resumed = runs[0].last.state if runs[0].last.seed == seed else None
     states = [resumed or federation.start() for federation in federations]
-    for after, rows in rounds_together(federations, states):
-        for one, federation, state, mine in zip(runs, federations, after, rows, strict=True):
-            one.take(federation, state, mine)
-        if asked():
-            raise KeyboardInterrupt
-    federations[0].trainers.forget()
+    with federations[0].trainers.used():
+        for after, rows in rounds_together(federations, states):
+            for one, federation, state, mine in zip(runs, federations, after, rows, strict=True):
+                one.take(federation, state, mine)
+            if asked():
+                raise KeyboardInterrupt
 
 
 def _keep(out: Path, federation: Federation, state: FederationState, rows: Sequence[Measurement]) -> None:
