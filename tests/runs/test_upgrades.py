@@ -216,3 +216,10 @@ def test_runs_of_versions_go_together_as_each_does_by_itself(versions, tmp_path)
     for both, config in zip(simulate_together(configs, outs, progress=nobody, say=silent), configs, strict=True):
         alone = simulate(config).tables
         assert [r["f1"] for r in both.tables.metrics] == [r["f1"] for r in alone.metrics]
+
+
+def test_runs_that_train_different_models_do_not_go_together(versions, tmp_path):
+    one, other = settings(versions, methods=("mpt",)), settings(versions, methods=("frozen",), remaining=0.3)
+    with pytest.raises(MptError, match="they train different models"):
+        simulate_together([one, other], [tmp_path / "a", tmp_path / "b"], progress=[None] * 2, say=[print] * 2)
+    assert not list(tmp_path.iterdir())

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpt.base.files import LockedError, exclusive_lock, write_atomically
-from mpt.base.settings import default_of
 from mpt.methods import Traits, find_method
-from mpt.runs.config import READ_OUT, ConfigError, RunConfig, read_toml
+from mpt.runs.config import ConfigError, RunConfig, read_toml
 from mpt.runs.errors import OtherRunError, RunError
 from mpt.runs.manifest import own_files
 from mpt.runs.reader import read_tables
@@ -21,6 +20,7 @@ from mpt.version import ENGINE
 
 if TYPE_CHECKING:
     from mpt.federation.trainers import Trainers
+    from mpt.runs.going import Progress
 
 _IN_THE_DATA = {"dataset", "rare", "image_size", "per_class"}
 _ELSEWHERE = {"seeds", "device", "record", "models"}
@@ -42,10 +42,6 @@ _LATER: dict[str, Any] = {
     "gate": "auto",
 }
 """Settings that came later: a cell in which one is as it was before has the key that it had before."""
-
-
-Progress = Callable[[int, int, Any], None]
-"""Called after every round with the seed, its number and its rows."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +68,7 @@ class Cell:
         """
         if self.config.attack:
             return self.key
-        read_out = {name: default_of(RunConfig, name) for name in (*READ_OUT, "seeds")}
-        return replace(self, config=replace(self.config, **read_out), label="").key
+        return replace(self, config=self.config.only_training, label="").key
 
     @cached_property
     def key(self) -> str:
@@ -190,7 +185,7 @@ class CellStore:
         self,
         cell: Cell,
         device: str,
-        progress: Progress,
+        progress: "Progress",
         say: Callable[[str], None],
         trainers: "Trainers | None" = None,
     ) -> None:
@@ -217,7 +212,7 @@ class CellStore:
         self,
         cells: Sequence[Cell],
         device: str,
-        progress: Sequence[Progress],
+        progress: Sequence["Progress"],
         say: Sequence[Callable[[str], None]],
         trainers: "Trainers | None" = None,
     ) -> None:

@@ -149,7 +149,7 @@ def _curves(run: Run, look: dict[Series, SeriesStyle], charts: dict[str, Chart])
             "would give under the current model. Rows without a prototype are not in it."
         )
         drawn = legend(_drawn(charts["distance"], look)) + charts["distance"].figure(WIDE, 330)
-        parts.append(figure(drawn, told, f"Distance to the prototype of all {rare} samples"))
+        parts.append(figure(drawn, told, f"Distance to the prototype of all samples of {rare}"))
     pair = []
     if "drift" in charts:
         told = f"How far prototypes have moved since the departure: mean over the reference classes, and {rare} itself."

@@ -2,12 +2,12 @@
 
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mpt.base.errors import ConfigError, MptError
-from mpt.base.settings import check, rules_of, setting, to_toml, unknown
+from mpt.base.settings import check, default_of, rules_of, setting, to_toml, unknown
 from mpt.data.features import versions_in
 from mpt.federation.plan import FederationSettings, early
 from mpt.scenario import PlanError
@@ -55,6 +55,11 @@ class RunConfig(FederationSettings, DataSettings):
     def seed_numbers(self) -> range:
         """The seeds themselves."""
         return range(self.first_seed, self.first_seed + self.seeds)
+
+    @property
+    def only_training(self) -> "RunConfig":
+        """The same but for what training does not depend on: runs of which it is equal train the same models."""
+        return replace(self, **{name: default_of(RunConfig, name) for name in (*READ_OUT, "seeds")})
 
     def to_toml(self) -> str:
         """The resolved settings, for `read_toml`; what is not set is left out."""

@@ -21,7 +21,7 @@ from mpt.federation.upgrades import UpgradedFederation, applicable
 from mpt.methods import find_method, find_methods
 from mpt.runs import models, record
 from mpt.runs.checkpoint import RunCheckpoint
-from mpt.runs.config import READ_OUT, ConfigError, RunConfig
+from mpt.runs.config import ConfigError, RunConfig
 from mpt.runs.folder import Folder
 from mpt.runs.going import Going, Progress, go
 from mpt.runs.manifest import manifest_of
@@ -100,8 +100,11 @@ def simulate_together(
         trainers: as in `simulate`.
 
     Raises:
+        ConfigError: where they would train different models.
         Stopped: on Ctrl-C, after what has been done is on the disk.
     """
+    if any(config.attack or config.only_training != configs[0].only_training for config in configs):
+        raise ConfigError("runs: they train different models, or with an attack, should differ in what is read out")
     shared = trainers or Trainers()
     runs = [PreparedRun.of(config, told, shared) for config, told in zip(configs, say, strict=True)]
     with ExitStack() as stack:
@@ -113,16 +116,8 @@ def simulate_together(
         lacking = [going for going in found if isinstance(going, Going)]
         for going in lacking:
             going.finished = finished
-        for some in [lacking] if _alike(configs) else [[going] for going in lacking]:
-            go(some)
+        go(lacking)
     return [going.result if isinstance(going, Going) else going for going in found]
-
-
-def _alike(configs: Sequence[RunConfig]) -> bool:
-    """Whether what is trained is the same."""
-    first = configs[0]
-    theirs = {name: getattr(first, name) for name in (*READ_OUT, "seeds")}
-    return not first.attack and all(replace(config, **theirs) == first for config in configs)
 
 
 def _nothing(_: Mapping[str, Any]) -> None:
